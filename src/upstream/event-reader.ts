@@ -19,8 +19,9 @@ import type { UsageMeter } from './usage-meter.js';
 
 /**
  * What happens to an event. `relay`: it is relayed. `text`: likewise, and it brings nothing but text that the
- * reader looks at. `uncounted`: likewise, but the meter does not get it. `drop`: it is not relayed.
- * `invalid`: why the response is rejected because of the event.
+ * reader looks at, so EventTemplates (event-template.ts) learns it: later events of its form are relayed
+ * without `judge`. `uncounted`: likewise, but the meter does not get it, because its text came before or is
+ * none. `drop`: it is not relayed. `invalid`: why the response is rejected because of the event.
  */
 export type Verdict = 'relay' | 'text' | 'uncounted' | 'drop' | { readonly invalid: string };
 
@@ -53,9 +54,10 @@ export abstract class EventReader implements ResponseBodyReader {
     this.splitter = new SseSplitter(eventBytesMax);
   }
 
+  /** The report of usage that the stream has brought, but that was not given to the meter. */
   abstract get usageSoFar(): unknown;
 
-  /** The client has all of the text with the events so far. */
+  /** The client has all of the text with the events that were judged so far. */
   protected abstract get hasWholeText(): boolean;
 
   /** Whether an event with only text leaves the state of the stream as it is. */
@@ -64,14 +66,20 @@ export abstract class EventReader implements ResponseBodyReader {
   /** The last bytes of a stream that ends well. */
   protected abstract get lastBytes(): Uint8Array;
 
-  /** Judges an event with data, which is Latin-1. */
+  /**
+   * Judges an event with data, which is Latin-1: a position in it is one in the bytes. Gives the meter the
+   * report of the event, or calls `onText` or `recordText` if it brings text without one; must not call
+   * `complete`, which is `onJudged`'s, once the events are relayed.
+   */
   protected abstract judge(data: string): Verdict;
 
   /** All events of a chunk were judged, and the stream is not given up. */
   protected abstract onJudged(): void;
 
-  /** The body has ended as HTTP requires. Returns whether the stream has ended well too. */
-  protected abstract endsWell(): boolean;
+  /**
+   * The body has ended as HTTP requires: no report comes any more. Returns whether the stream has ended well.
+   */
+  protected abstract onBodyEnd(): boolean;
 
   /** The failure if the part of an unfinished event that has come is too large to be kept. */
   protected partialEventFailure(): AttemptFailure | undefined {
@@ -101,7 +109,7 @@ export abstract class EventReader implements ResponseBodyReader {
     const lastEvents = this.splitter.end();
     if (lastEvents.length > 0) this.#onEvents(lastEvents);
     if (this.#hasOutcomeNow()) return;
-    if (this.endsWell()) this.complete();
+    if (this.onBodyEnd()) this.complete();
     else this.#reject(invalidResponseFailure('the stream ended before its end'));
   }
 

@@ -83,7 +83,7 @@ export class PassedStreamReader extends EventReader {
     if (this.hasEndEvent) this.complete();
   }
 
-  protected endsWell(): boolean {
+  protected onBodyEnd(): boolean {
     return this.hasEndEvent;
   }
 }

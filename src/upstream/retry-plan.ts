@@ -1,9 +1,9 @@
 /**
- * The attempts of one call on the upstreams of its model: each upstream once, but for repeats. If there is
- * no other upstream,
- * or all others cool down or are at their limits, the same upstream is tried again after a pause, provided
- * that the repeat does no work twice (retry with backoff and jitter). Only then does the call wait for an
- * upstream that is at its limits. call-models.ts makes a RetryPlan for each model of a call. Upstream worker.
+ * The attempts of one call on the upstreams of its model: each upstream once, but for repeats. If there is no
+ * other upstream, or all others cool down or are at their limits, the same upstream is tried again after a
+ * pause, provided that the repeat does no work twice (retry with backoff and jitter). Only then does the call
+ * wait for an upstream that is at its limits. call-models.ts makes a RetryPlan for each model of a call.
+ * Upstream worker.
  *
  * Must hold: chat-session.ts asks for no further attempt after a byte for the client
  * (test/unit/upstream/chat-session-failover.test.ts). Only a `repeatable` failure is followed by an attempt
@@ -36,7 +36,10 @@ export class RetryPlan {
   /** When the first attempt began, which the call may have waited for; until then as `#startMs`. */
   #firstAttemptMs: MonotonicMs;
   #attemptStartMs: MonotonicMs;
-  /** Indices of the targets that were tried. A repeat clears the list, so that its target is taken again. */
+  /**
+   * Indices of the targets that were tried. A repeat clears the list, so that its target is taken again: one
+   * that has cooled down meanwhile may come first. The balancer reads the list during a call and keeps none.
+   */
   readonly #triedIndices: number[] = [];
   #attempts = 0;
   #repeats = 0;
@@ -50,7 +53,10 @@ export class RetryPlan {
     this.#startMs = this.#firstAttemptMs = this.#attemptStartMs = clock.monotonicMs();
   }
 
-  /** Takes the next upstream; undefined if all were tried, cool down or are at their limits. */
+  /**
+   * Takes the next upstream; undefined if all were tried, cool down or are at their limits. `by` is `queue`
+   * for a call that the queue serves (quota-queue.ts). The caller must release what it gets (TakenTarget).
+   */
   take(by: TakeBy = 'call'): TakenTarget | undefined {
     const attempt = this.#attempts > 0 ? 'further' : 'first';
     const taken = this.#balancer.take(this.#triedIndices, this.#account, this.tokens, attempt, by);
@@ -111,8 +117,9 @@ export class RetryPlan {
   }
 
   /**
-   * Plans the attempt after a failed one. Returns for how many milliseconds to pause before `take`; undefined
-   * if there is no further attempt. Call it once for each failure, because it counts repeats and lets `take`
+   * Plans the attempt after a failed one, which the caller has released. Returns for how many milliseconds to
+   * pause before `take`, 0 also if `take` may find no room, so that the call waits for it; undefined if there
+   * is no further attempt. Call it once for each failure, because it counts repeats and lets `take`
    * choose the same upstream again. `wasSent`: a byte may have reached the upstream.
    */
   planPauseMs(taken: TakenTarget, failure: AttemptFailure, wasSent: boolean): number | undefined {

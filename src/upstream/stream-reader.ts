@@ -50,7 +50,7 @@ function isEmpty(value: unknown): boolean {
 export class StreamReader extends EventReader {
   readonly #includeUsage: boolean;
   readonly #choices: number;
-  /** An event with choices has come, so this is a chat-completion stream. */
+  /** An event with the member `choices` has come, even an empty list: this is a chat-completion stream. */
   #hasChoices = false;
   /** For each choice that has come, by its index: whether its last event said why the generation ended. */
   readonly #choiceEnds = new Map<unknown, boolean>();
@@ -58,11 +58,12 @@ export class StreamReader extends EventReader {
   #openChoices = 0;
   /**
    * The last report, and the model, of an event with choices, if the call asked for several choices. vLLM and
-   * SGLang report in such an event the tokens of its choice alone (`continuous_usage_stats`). So this counts
-   * as a report of the whole call only once the stream has ended without a later report.
+   * SGLang report in such an event the tokens of its choice alone (`continuous_usage_stats`). The last event
+   * of other upstreams reports the whole call there. So the meter gets this once the stream has ended, unless
+   * an event without choices has reported after it.
    */
   #choiceReport: { readonly usage: unknown; readonly model: unknown } | undefined;
-  /** Set once `[DONE]` has come without a report of usage. */
+  /** Set once `[DONE]` has come without a report of usage. Not cleared: a second `complete` does nothing. */
   #lateTimer: NodeJS.Timeout | undefined;
 
   /** `includeUsage`: the client asked for the usage event. `choices`: how many the request asked for. */
@@ -110,7 +111,7 @@ export class StreamReader extends EventReader {
     else this.#lateTimer ??= setTimeout(() => this.#completeLate(), LATE_USAGE_MS_MAX).unref();
   }
 
-  protected endsWell(): boolean {
+  protected onBodyEnd(): boolean {
     this.#keepChoiceReport();
     return this.hasEndEvent || this.#haveChoicesEnded;
   }
@@ -135,11 +136,13 @@ export class StreamReader extends EventReader {
     // vLLM writes its errors without the member `error`, and `[DONE]` after them.
     const isError = (event.error !== undefined && event.error !== null) || event.object === 'error';
     if (isError) return { invalid: 'an error event' };
+    // The report of a failed generation counts too: the text before it may be charged.
     const usage = reportIn(event);
     const choices = Array.isArray(event.choices) ? (event.choices as unknown[]) : undefined;
     const isReport = usage !== undefined && this.#report(usage, event.model, choices);
     if (choices?.some(isFailedChoice)) return { invalid: 'an error in a choice' };
     const isText = choices?.some(hasText) === true;
+    // A report that is kept has the text of its own event in it.
     if (isText && !isReport) this.meter.recordText();
     if (isRecord(event.usage) && !choices?.length && !this.#includeUsage) return 'drop';
     if (!this.#hasChoices && choices === undefined) return { invalid: 'an event has no choices' };
