@@ -67,7 +67,7 @@ async function prepare(t: Test): Promise<Seeding> {
       host.registry.accounts.create({ name: `a${at}`, planId: 'free', credit: asPicoUnits(1n) });
     }
   });
-  host.store.copy.detach();
+  host.store.commit(() => host.store.copy.detach());
   const [client, waiter] = host.clients;
   const server = new DisturbedServer({ client: client!, waiter: waiter!, namespace: 'test' });
   await eventually('a connection', () =>
@@ -188,7 +188,7 @@ void t.test('while a host takes all rows, each has its group when it comes', NO_
       registry.accounts.setGroup(account, child.id);
     }
   });
-  store.copy.detach();
+  store.commit(() => store.copy.detach());
   await seeding.seed();
   const other = new RegistryHost(temporaryFolder(t), redis.url, 'other');
   t.teardown(() => other.close());
