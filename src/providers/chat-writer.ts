@@ -159,8 +159,12 @@ function messageText(message: Record<string, unknown>): string {
 function usageTextOf(usage: ProviderUsage, member: Record<string, unknown>): string {
   const { promptTokens: prompt, cachedTokens: cached, cacheWriteTokens: cacheWrite } = usage;
   const { completionTokens: completion, reasoningTokens: reasoning } = usage;
-  const unusualTokens = usage.cacheWrite1hTokens + usage.audioPromptTokens + usage.imagePromptTokens;
-  const isUsual = unusualTokens + usage.audioCompletionTokens === 0;
+  // Each by itself: -1 stands for a number that is no count, and would cancel out a 1.
+  const isUsual =
+    usage.cacheWrite1hTokens === 0 &&
+    usage.audioPromptTokens === 0 &&
+    usage.imagePromptTokens === 0 &&
+    usage.audioCompletionTokens === 0;
   if (!isUsual || !Number.isSafeInteger(prompt + cached + cacheWrite + completion + reasoning))
     return JSON.stringify(member);
   return (

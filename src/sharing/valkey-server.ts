@@ -86,7 +86,7 @@ export class ValkeyServer {
 
 /** By which part of a time two clocks may drift apart in it: each by half a thousandth. */
 const CLOCK_DRIFT = 0.001;
-/** A difference of two clocks above this is a step of the server's clock: their drift makes less. */
+/** If two clocks differ by more than their drift and this, the server's was set. */
 const CLOCK_STEP_MS_MIN = 100;
 /**
  * The greatest age at which a reading of the server's clock is used. A server that was away for longer gets
@@ -121,12 +121,19 @@ export class ServerClock {
     return sinceMs < CLOCK_ESTIMATE_MS_MAX ? Math.floor(serverMs + sinceMs * (1 - CLOCK_DRIFT)) : 0;
   }
 
-  /** Whether the clock was set forward since the reading on record, by this one. False without the former. */
+  /**
+   * Whether the clock was set forward since the reading on record, by this one. False if there is none, or
+   * one that is too old for `leastAt`.
+   */
   wasSetForward({ serverMs, sentMs, receivedMs }: ClockReading): boolean {
     if (this.#reading === undefined) return false;
+    const sinceMs = sentMs - this.#reading.receivedMs;
+    if (sinceMs >= CLOCK_ESTIMATE_MS_MAX) return false;
+    // `leastAt` took this off. The clocks may have drifted as far the other way.
+    const driftMs = 2 * CLOCK_DRIFT * sinceMs;
     // So much may have passed since the least time: the clock was read at some moment of each round trip.
     const passedMs = receivedMs - sentMs + this.#reading.receivedMs - this.#reading.sentMs;
-    return serverMs - this.leastAt(sentMs) > passedMs + CLOCK_STEP_MS_MIN;
+    return serverMs - this.leastAt(sentMs) > passedMs + driftMs + CLOCK_STEP_MS_MIN;
   }
 }
 

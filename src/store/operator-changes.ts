@@ -279,7 +279,11 @@ export class ChainCheck {
     this.#rowCount++;
     const expected = this.#last.number + 1;
     if (number > expected) this.#addProblem(expected, missingText(expected, number - 1));
-    if (number < expected) this.#addProblem(number, 'it was put before the oldest row that is kept');
+    if (number < expected) {
+      // Nothing more of it: the next row follows the one before it.
+      this.#addProblem(number, 'it was put before the oldest row that is kept');
+      return;
+    }
     const row = isStoredChange(stored) ? stored : undefined;
     const change = row && parsedText(row.text);
     if (row === undefined || change === undefined)

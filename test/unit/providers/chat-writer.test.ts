@@ -38,7 +38,9 @@ function* completions(): Generator<Completion> {
         audioCompletionTokens: 4,
         reasoningTokens: number,
       };
-      for (const used of [undefined, NO_USAGE, usage, more])
+      // -1 stands for a number that is no count.
+      const mixed = { ...usage, imagePromptTokens: 1, audioCompletionTokens: -1 };
+      for (const used of [undefined, NO_USAGE, usage, more, mixed])
         yield { id: text, created: 1_700_000_000, model: text.replace('\ud800', 'x'), choices, usage: used };
     }
   }
@@ -112,7 +114,7 @@ void t.test('completions', (t) => {
     );
     count++;
   }
-  t.equal(count, TEXTS.length * NUMBERS.length * 4);
+  t.equal(count, TEXTS.length * NUMBERS.length * 5);
   t.end();
 });
 

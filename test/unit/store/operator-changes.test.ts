@@ -270,6 +270,13 @@ void t.test('rows that are removed, put in or swapped, and a tail that is cut', 
     operatorChanges.putSync(7, { ...rows[5]!, text, hash: hash('sha256', rows[5]!.hash + text) });
   });
   t.same(inserted, [[7, 'it was put behind the newest row, which is 6']]);
+  const planted = await problemsAfter(t, ({ operatorChanges }, rows) => {
+    operatorChanges.putSync(0, rows[0]);
+    operatorChanges.putSync(1, { ...rows[0]!, text: `${rows[0]!.text} ` });
+  });
+  t.same(planted[0], [0, 'it was put before the oldest row that is kept']);
+  t.match(planted.slice(1), [[1, /^it was altered/]], 'the oldest row is checked all the same');
+  t.equal(planted.length, 2);
   const headless = await problemsAfter(t, ({ meta }) => meta.removeSync('operator_changes_head'));
   t.equal(headless[0]?.[0], 6);
   const emptied = await problemsAfter(t, ({ operatorChanges }) => {
