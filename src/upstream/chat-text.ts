@@ -1,13 +1,13 @@
 /**
- * Finds the texts of messages and responses, whose tokens are counted; a Transcript keeps those of a stream
- * until then. prompt-text.ts finds the texts of requests, with functions of this file. token-count.ts uses
- * both files in counter threads and, for estimates, in upstream workers. Pure.
+ * Finds the texts of messages and responses, whose tokens are counted. prompt-text.ts finds the texts of
+ * requests, with functions of this file. token-count.ts uses both files in counter threads and, for
+ * estimates, in upstream workers; transcript.ts keeps the texts of a stream, and usage-meter.ts asks whether
+ * there are any, in upstream workers. Pure.
  *
  * Must hold: no input makes this code throw, because input is untrusted: a value without the expected form is
- * skipped (test/unit/upstream/chat-text.test.ts, test/unit/upstream/chat-text.transcript.test.ts).
+ * skipped (test/unit/upstream/chat-text.test.ts, test/unit/upstream/chat-text.streams.test.ts).
  */
 import { isRecord, parsedJson } from '../core/json.js';
-import { TRANSCRIPT_CHARS_MAX, TRANSCRIPT_EVENTS_BYTES_MAX } from '../core/limits.js';
 import { isTextDelta, StreamedKinds } from '../doors/responses/streamed-kinds.js';
 import { forEachEvent } from '../protocol/sse.js';
 
@@ -317,61 +317,4 @@ export function textsIn(value: unknown, depth = PARTS_DEPTH_MAX): string[] {
   if (depth === 0) return [];
   if (Array.isArray(value)) return (value as unknown[]).flatMap((part) => textsIn(part, depth - 1));
   return isRecord(value) ? PART_FIELDS.flatMap((field) => textsIn(value[field], depth - 1)) : [];
-}
-
-/**
- * What the client got of a stream, kept in case the upstream reports no usage. usage-meter.ts has a
- * Transcript for each attempt. Upstream worker.
- *
- * The latest events are kept as they came, which costs no time. When they reach TRANSCRIPT_EVENTS_BYTES_MAX,
- * only their texts are kept, because an event is about 280 bytes around a word of 5. So a shorter stream
- * that ends with a report is never parsed for its transcript; a longer stream costs about 2 µs an event.
- * Beyond TRANSCRIPT_CHARS_MAX nothing more is kept, and token-count.ts scales its count up.
- */
-export class Transcript {
-  readonly #texts: StreamTexts = new Map();
-  /** Characters of the texts in `#texts`, and of their keys. */
-  #keptChars = 0;
-  /** UTF-8 length of the events whose text is in `#texts`. */
-  #textEventBytes = 0;
-  #events: Uint8Array[] = [];
-  #eventBytes = 0;
-  #isFull = false;
-
-  /** Texts of the events before `events()`. */
-  get texts(): StreamTexts {
-    return this.#texts;
-  }
-
-  /** The latest events, joined, which copies them; empty once the transcript is full. */
-  events(): Buffer {
-    return Buffer.concat(this.#events, this.#eventBytes);
-  }
-
-  /** UTF-8 length of all events that `texts` and `events()` stand for. */
-  get keptBytes(): number {
-    return this.#textEventBytes + this.#eventBytes;
-  }
-
-  /** Adds whole events. The transcript keeps `events`, so the caller must not change the bytes. */
-  add(events: Uint8Array): void {
-    if (this.#isFull) return;
-    this.#events.push(events);
-    this.#eventBytes += events.length;
-    if (this.#eventBytes >= TRANSCRIPT_EVENTS_BYTES_MAX) this.#keepTexts();
-  }
-
-  /** Keeps the texts of the events in place of the events. */
-  #keepTexts(): void {
-    const { chars, keyChars, bytes } = addStreamTexts(
-      this.#texts,
-      this.events(),
-      TRANSCRIPT_CHARS_MAX - this.#keptChars,
-    );
-    this.#keptChars += chars + keyChars;
-    this.#textEventBytes += bytes;
-    this.#isFull = this.#keptChars >= TRANSCRIPT_CHARS_MAX;
-    this.#events = [];
-    this.#eventBytes = 0;
-  }
 }

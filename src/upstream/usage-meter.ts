@@ -12,9 +12,10 @@
  */
 import { CHAT_DOOR } from '../core/door-names.js';
 import type { Usage } from '../core/token-counts.js';
-import { addStreamTexts, keyedResponseTexts, type StreamTexts, Transcript } from './chat-text.js';
+import { addStreamTexts, keyedResponseTexts, type StreamTexts } from './chat-text.js';
 import type { Tokenizer } from './target.js';
 import type { CountRequest } from './token-count.js';
+import { Transcript } from './transcript.js';
 import { tokensOfReport, type ReportError } from './usage-shapes.js';
 
 /** A longer name of a model is not kept for the trace. */

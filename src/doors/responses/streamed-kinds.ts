@@ -6,7 +6,7 @@
  * and counter threads. Pure.
  *
  * Must hold: of each kind of item the first event that brings its texts is new, and no later one is
- * (test/unit/upstream/chat-text.transcript.test.ts). Kinds are told apart, and not items, because not all
+ * (test/unit/upstream/chat-text.streams.test.ts). Kinds are told apart, and not items, because not all
  * servers give an item the same id or index each time.
  */
 
