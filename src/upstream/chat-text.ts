@@ -51,7 +51,7 @@ export function keyedResponseTexts(text: string): [key: string, text: string][] 
   const texts: [string, string][] = [];
   const response = parsedJson(text);
   for (const [index, choice] of choicesOf(response)) {
-    visitChoice(choice, choice.message ?? choice.delta, (key, text) => texts.push([`${index}/${key}`, text]));
+    visitChoice(choice, choice.message ?? choice.delta, (key, text) => texts.push([keyOf(index, key), text]));
   }
   if (isRecord(response) && Array.isArray(response.output))
     for (const item of (response.output as unknown[]).filter(isRecord))
@@ -75,9 +75,20 @@ function visitItem(item: Record<string, unknown>, visit: Visit): void {
  *     msg_1/content, rs_1/reasoning.summary   of an item that is done; `reasoning.` if it is of that type
  *     item-0/content                          of one without an id, by its position in the output
  *
- * THOUGHTS_KEY and CountedItems below read keys, and CHOICE_TEXT of echoed-prompt.ts.
+ * `keyOf` writes keys; `partsOfKey` and THOUGHTS_KEY below read them, and CHOICE_TEXT of echoed-prompt.ts.
  */
 export type StreamTexts = Map<string, string>;
+
+/** `owner`: a choice's index or an item's id, which may have a `/`. `name` has none, but for tool calls. */
+function keyOf(owner: string, name: string): string {
+  return `${owner}/${name}`;
+}
+
+/** The owner and the name in a key; of a tool call's key the owner has all but the last word. */
+function partsOfKey(key: string): readonly [owner: string, name: string] {
+  const slash = key.lastIndexOf('/');
+  return [key.slice(0, slash), key.slice(slash + 1)];
+}
 
 /** Matches the key of a text that is no part of the answer: thoughts, or a summary of them. */
 const THOUGHTS_KEY = /(?:^|\/)(?:thoughts|reasoning\.\w+|response\.reasoning\w*\.\w+)$/;
@@ -127,7 +138,7 @@ export function addStreamTexts(
     };
     for (const [index, choice] of choicesOf(event)) {
       visitChoice(choice, choice.delta ?? choice.message, (field, text, mayRepeat) =>
-        add(`${index}/${field}`, text, mayRepeat),
+        add(keyOf(index, field), text, mayRepeat),
       );
     }
     if (isRecord(event)) visitResponsesEvent(event, add, items);
@@ -171,7 +182,7 @@ function indexOr(other: string, index: unknown): string {
 
 /**
  * Gets a text, or a piece of one. Pieces of one text of a stream have the same `key`. `mayRepeat`: a piece
- * that equals the text so far is no further piece.
+ * that equals the text so far is no further piece, as of the names of some tool calls (visitCalled).
  */
 type Visit = (key: string, text: string, mayRepeat?: boolean) => void;
 
@@ -188,12 +199,10 @@ class CountedItems {
 
   constructor(texts: StreamTexts) {
     for (const key of texts.keys()) {
-      // The last one, because an id may have a `/`, and a name has none.
-      const slash = key.lastIndexOf('/');
-      const name = key.slice(slash + 1);
+      const [owner, name] = partsOfKey(key);
       if (name.endsWith('.delta')) this.kinds.countDelta(name);
       else if (name.endsWith('.done')) this.kinds.isDoneNew(name);
-      else (name === 'name' ? this.#named : this.#ids).add(key.slice(0, slash));
+      else (name === 'name' ? this.#named : this.#ids).add(owner);
     }
   }
 
@@ -218,18 +227,18 @@ function visitResponsesEvent(event: Record<string, unknown>, visit: Visit, items
   if (typeof type !== 'string' || !type.startsWith('response.')) return;
   if (isTextDelta(type)) {
     items.kinds.countDelta(type);
-    visitText(`${idIn(id)}/${type}`, event.delta, visit);
+    visitText(keyOf(idIn(id), type), event.delta, visit);
     return;
   }
   const doneText = event.text ?? event.refusal ?? event.arguments ?? event.input;
   if (typeof doneText === 'string' && type.endsWith('.done')) {
-    if (items.kinds.isDoneNew(type)) visitText(`${idIn(id)}/${type}`, doneText, visit);
+    if (items.kinds.isDoneNew(type)) visitText(keyOf(idIn(id), type), doneText, visit);
     return;
   }
   if (type === 'response.output_item.added' && isRecord(item)) {
     const itemId = itemIdOf(item, event.output_index);
     if (typeof item.name === 'string' && item.name !== '' && items.isNameNew(itemId))
-      visit(`${itemId}/name`, item.name);
+      visit(keyOf(itemId, 'name'), item.name);
   }
   if (type === 'response.output_item.done') visitDoneItem(item, event.output_index, visit, items);
   else if (isRecord(response) && Array.isArray(response.output))
@@ -243,7 +252,7 @@ function visitDoneItem(item: unknown, position: unknown, visit: Visit, items: Co
   if (!items.isNew(id, item.type)) return;
   // Mostly the name came as the item began, by `response.output_item.added`.
   const counted = item.name === undefined || items.isNameNew(id) ? item : { ...item, name: undefined };
-  visitItem(counted, (name, text) => visit(`${id}/${name}`, text));
+  visitItem(counted, (name, text) => visit(keyOf(id, name), text));
 }
 
 /** An item without an id is known by its position in the output. */
