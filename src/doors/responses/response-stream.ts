@@ -3,12 +3,11 @@
  * object at the end. responses-dialect.ts makes a ResponseStream for each stream, and each whole response,
  * which counts as one large chunk. upstream/door-call.ts calls `push` and `end`. Upstream worker.
  *
- *     response.created, response.in_progress             with the first chunk
- *     response.output_item.added … done                  reasoning, then the message, then tool calls: an
- *                                                        item ends when another kind begins; tool calls
- *                                                        end together, with whole items of signatures
- *                                                        between them (`#writeCallSignature`)
- *     response.completed, response.incomplete            at the end, with the usage
+ *     response.created, .in_progress      with the first chunk
+ *     response.output_item.added … done   reasoning, then the message, then tool calls: an item ends when
+ *                                         another kind begins; tool calls end together, with whole items of
+ *                                         signatures between them (`#writeCallSignature`)
+ *     response.completed, .incomplete     at the end, with the usage
  *
  * If the upstream's stream breaks off, `end` is not called, and the listener writes the door's error event.
  *
@@ -396,7 +395,6 @@ export class ResponseStream implements DoorStream {
   /** The text of the next event, which gets the next sequence number; '' if there is no stream. */
   #eventText(type: string, members: object): string {
     if (!this.#isStream) return '';
-    const event = { type, sequence_number: this.#nextSequenceNumber++, ...members };
-    return sseEvent(JSON.stringify(event), type);
+    return sseEvent(JSON.stringify({ type, sequence_number: this.#nextSequenceNumber++, ...members }), type);
   }
 }
