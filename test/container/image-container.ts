@@ -15,9 +15,9 @@ import type { BuiltImage } from './image-store.js';
 const run = promisify(execFile);
 
 /** The start is measured by the test; this is for one that hangs. */
-const READY_TIMEOUT_MS = 60_000;
+const READY_TIMEOUT_MS = 120_000;
 /** A command in the container: starts Node, asks the gateway, ends. */
-const COMMAND_TIMEOUT_MS = 30_000;
+const COMMAND_TIMEOUT_MS = 120_000;
 const READY = /Serving +http:\/\/127\.0\.0\.1:(\d+)\/v1\n +Admin +http:\/\/127\.0\.0\.1:(\d+)\n/;
 
 export interface ContainerEnd {

@@ -27,6 +27,8 @@ const OWN_BYTES_MAX = 34e6;
  */
 const READY_CPU_MS_MAX = 3_000;
 const DRAIN_TIMEOUT_MS = 20_000;
+/** For an end that hangs. */
+const END_TIMEOUT_MS = 120_000;
 const USER = 65_532;
 
 const bytesOf = (...paths: string[]): number =>
@@ -57,7 +59,7 @@ async function done(container: Container, ...args: string[]): Promise<Record<str
 
 async function stop(container: Container): Promise<void> {
   container.signal('SIGTERM');
-  t.same(await within(container.exit, DRAIN_TIMEOUT_MS, 'the end after SIGTERM'), { code: 0, signal: null });
+  t.same(await within(container.exit, END_TIMEOUT_MS, 'the end after SIGTERM'), { code: 0, signal: null });
 }
 
 /** The file of the kernel on a process of the container, by its number outside. */
@@ -79,7 +81,7 @@ function cpuMsOf(pid: number): number {
   return (Number(fields[11]) + Number(fields[12])) * 10;
 }
 
-void t.test('the image', { timeout: 600_000 }, async (t) => {
+void t.test('the image', { timeout: 1_200_000 }, async (t) => {
   const startedMs = performance.now();
   const image: BuiltImage = await buildImage(t);
   t.comment(`built in ${Math.round((performance.now() - startedMs) / 1_000)} s`);
@@ -193,7 +195,7 @@ void t.test('the image', { timeout: 600_000 }, async (t) => {
     const body = await rest;
     t.ok(isWholeText(textOf(chunksOf(body)), 40), 'the stream in flight ends whole');
     t.equal(eventData(body).at(-1), '[DONE]');
-    t.same(await within(container.exit, DRAIN_TIMEOUT_MS, 'the end'), { code: 0, signal: null });
+    t.same(await within(container.exit, END_TIMEOUT_MS, 'the end'), { code: 0, signal: null });
 
     const again = await startContainer(t, image, { settings, volume });
     t.equal((await call(again, key!, 'Hello')).status, 200, 'the books are in the volume');

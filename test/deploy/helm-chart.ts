@@ -12,7 +12,7 @@ const run = promisify(execFile);
 const CHART = 'deploy/helm/tollgate';
 /** A Helm that was built from source believes in the oldest cluster there is. */
 const KUBERNETES = '1.36.0';
-const HELM_TIMEOUT_MS = 30_000;
+const HELM_TIMEOUT_MS = 120_000;
 const OUTPUT_BYTES_MAX = 4 * 1024 * 1024;
 
 /** Where test/setup-tools.sh puts it; else the machine's. */
