@@ -146,7 +146,7 @@ export class HostDirectory {
     }
     // Nothing is reported as spent: only the forgotten host knows what it has charged and not reported.
     const isFree = await server.free(incarnation, scopes, () => false);
-    if (!isFree || (await server.run(LEAVE_SCRIPT, [incarnation, false])) === false)
+    if (!isFree || !(await server.carryOut(LEAVE_SCRIPT, [incarnation, false])))
       throw aliveError(host, 'it has just come back');
   }
 

@@ -22,6 +22,7 @@ import {
 } from './coordinator.js';
 import { type DamagedScopes, unknownReply } from './coordinator-errors.js';
 import { HeldLeases, type HeldScope } from './held-leases.js';
+import { ServerClock } from './server-clock.js';
 import type { PromisedTerm, Remembered, SharingMemory } from './sharing-memory.js';
 import {
   countedOf,
@@ -39,13 +40,8 @@ import {
 } from './valkey-codec.js';
 import { DISTRUST_SCRIPT, ENTER_SCRIPT, LEAVE_SCRIPT, REPORTED_SCRIPT } from './valkey-life-scripts.js';
 import { EXCHANGE_SCRIPT, VIEW_SCRIPT, PAGE_SCOPES, REPORT_SCRIPT } from './valkey-scripts.js';
-import {
-  lossOf,
-  type RefusedStatus,
-  ServerClock,
-  ValkeyServer,
-  type ValkeyServerOptions,
-} from './valkey-server.js';
+import { LOSSES, lossOf, type RefusedStatus } from './valkey-refusals.js';
+import { ValkeyServer, type ValkeyServerOptions } from './valkey-server.js';
 
 /** How often a call is sent if the server wants a term promised: twice, and once more for each takeover. */
 const SENDS_MAX = 4;
@@ -197,11 +193,11 @@ export class ValkeyPartition {
     );
     const reading = { serverMs: nowMs, sentMs, receivedMs: clock.monotonicMs() };
     const wasSetForward = this.#serverClock.wasSetForward(reading);
-    if (LOSSES.has(status)) this.#serverClock.forget();
+    if (status !== 'ok' && LOSSES.has(status)) this.#serverClock.forget();
     if (status === 'aged' && !wasSetForward)
       throw new CoordinatorLost('deadline', 'an exchange came to the server too late to be carried out');
     // Has the server grant nothing for a window. Then `lossOf` below rejects, as it does after `enter`.
-    if (status === 'aged') await this.#server.run(DISTRUST_SCRIPT, [this.#server.timeInsteadMs]);
+    if (status === 'aged') await this.#server.carryOut(DISTRUST_SCRIPT, [this.#server.timeInsteadMs]);
     if (status === 'report') await this.enter();
     if (status !== 'ok') throw lossOf(status, waitMs, details as readonly string[]);
     // A server carries out only an exchange that promises its own term, so it is the server of the promise.
@@ -273,7 +269,7 @@ export class ValkeyPartition {
    */
   async leave(): Promise<void> {
     await this.#freeFormer([]);
-    if ((await this.#server.run(LEAVE_SCRIPT, [this.#options.incarnation, true])) === false)
+    if (!(await this.#server.carryOut(LEAVE_SCRIPT, [this.#options.incarnation, true])))
       throw lossOf('unknown');
   }
 
@@ -342,8 +338,7 @@ export class ValkeyPartition {
     const { incarnation, calendar } = this.#options;
     const scopes = rows.map(([scope]) => scope as string);
     const head = [incarnation, this.#server.timeInsteadMs, calendar()];
-    const isRecorded = await this.#server.run(REPORT_SCRIPT, head, scopes, rows);
-    if (isRecorded === false) throw lossOf('unknown');
+    if (!(await this.#server.carryOut(REPORT_SCRIPT, head, scopes, rows))) throw lossOf('unknown');
   }
 
   /** Tells the server how many pages reported all of this epoch. Writes the list of nodes to disk. */
@@ -362,9 +357,6 @@ export class ValkeyPartition {
 function wantsTerm(reply: Entered | Exchanged | WantsTerm): reply is WantsTerm {
   return reply[0] === 'term';
 }
-
-/** The statuses by which the server has lost data, or counts as one that has. */
-const LOSSES: ReadonlySet<Exchanged[0]> = new Set(['unknown', 'report', 'quarantine', 'aged']);
 
 /** Turns a failed write into a CoordinatorLost: while the disk is full, nothing is leased and calls go on. */
 function onDisk(write: () => void): void {

@@ -1,12 +1,12 @@
 /**
  * Runs scripts at the server of sharing, in the name of a place (host:slot) in one partition, and frees what
- * ended lives of that place hold: valkey-partition.ts and host-directory.ts call ValkeyServer. ServerClock
- * estimates what the server's clock shows, for valkey-partition.ts. Main thread.
+ * ended lives of that place hold. valkey-partition.ts and host-directory.ts make a ValkeyServer. Main thread.
  *
  * Must hold: scripts read KEYS and ARGV in the order in which `run` sends them, as valkey-lua.ts describes
- * them (test/unit/sharing/valkey-coordinator.test.ts).
+ * them (test/unit/sharing/valkey-coordinator.test.ts). Work counts as done only if the script said so: what
+ * counts as freed or reported and is not would be lost to all nodes, or granted twice.
  */
-import { CoordinatorLost, unknownNode } from './coordinator.js';
+import { CoordinatorLost } from './coordinator.js';
 import { asLoss, type ValkeyClient, type ValkeyScript } from './valkey-client.js';
 import { coordinatorKeys, packed, type SpentRow, unpacked } from './valkey-codec.js';
 import { FREE_SCRIPT } from './valkey-scripts.js';
@@ -63,6 +63,21 @@ export class ValkeyServer {
   }
 
   /**
+   * As `run`, for a script that replies true when it has done its work, and false if another life has come.
+   * Resolves with the reply. Any other reply is not the script's: rejects with CoordinatorLost.
+   */
+  async carryOut(
+    script: ValkeyScript,
+    args: readonly unknown[],
+    scopes: readonly string[] = [],
+    rows: readonly unknown[] = [],
+  ): Promise<boolean> {
+    const reply = await this.run(script, args, scopes, rows);
+    if (typeof reply !== 'boolean') throw oddReply(reply);
+    return reply;
+  }
+
+  /**
    * Frees what ended lives of the place hold, and reports what the host has spent of each scope. `firstPage`
    * are the first scopes to free; it may be empty. Resolves with true when nothing is held any more, with
    * false if another life than `incarnation` has come. Rejects with CoordinatorLost.
@@ -77,101 +92,22 @@ export class ValkeyServer {
       const rows = page.map((scope) => [scope, spentOf(scope)]);
       const nextPage = await this.run(FREE_SCRIPT, [incarnation, this.timeInsteadMs], page, rows);
       if (nextPage === false) return false;
-      if (!Array.isArray(nextPage) || nextPage.length === 0) return true;
-      page = nextPage as string[];
+      if (!isListOfTexts(nextPage)) throw oddReply(nextPage);
+      if (nextPage.length === 0) return true;
+      page = nextPage;
     }
     throw new CoordinatorLost('failing', 'leases of an ended life do not end');
   }
 }
 
-/** By which part of a time two clocks may drift apart in it: each by half a thousandth. */
-const CLOCK_DRIFT = 0.001;
-/** If two clocks differ by more than their drift and this, the server's was set. */
-const CLOCK_STEP_MS_MIN = 100;
-/**
- * The greatest age at which a reading of the server's clock is used. A server that was away for longer gets
- * no estimate of the former clock, and so its check ends as if data were lost (valkey-marks.ts).
- */
-const CLOCK_ESTIMATE_MS_MAX = 600_000;
-
-/** The server's clock showed `serverMs` at some moment of a round trip. The other two times are monotonic. */
-interface ClockReading {
-  readonly serverMs: number;
-  readonly sentMs: number;
-  readonly receivedMs: number;
+function isListOfTexts(value: unknown): value is string[] {
+  return Array.isArray(value) && value.every((item) => typeof item === 'string');
 }
 
-/** Estimates what the server's clock shows, from its time in the last exchange that was carried out. */
-export class ServerClock {
-  #reading: ClockReading | undefined;
-
-  record(reading: ClockReading): void {
-    this.#reading = reading;
-  }
-
-  /** Called after a loss of data: then the server's clock may go on from another time. */
-  forget(): void {
-    this.#reading = undefined;
-  }
-
-  /** The least that the server's clock can show at `monotonicMs`, whatever the drift; 0 if not known. */
-  leastAt(monotonicMs: number): number {
-    const { serverMs = 0, receivedMs = -Infinity } = this.#reading ?? {};
-    const sinceMs = monotonicMs - receivedMs;
-    return sinceMs < CLOCK_ESTIMATE_MS_MAX ? Math.floor(serverMs + sinceMs * (1 - CLOCK_DRIFT)) : 0;
-  }
-
-  /**
-   * Whether the clock was set forward since the reading on record, by this one. False if there is none, or
-   * one that is too old for `leastAt`.
-   */
-  wasSetForward({ serverMs, sentMs, receivedMs }: ClockReading): boolean {
-    if (this.#reading === undefined) return false;
-    const sinceMs = sentMs - this.#reading.receivedMs;
-    if (sinceMs >= CLOCK_ESTIMATE_MS_MAX) return false;
-    // `leastAt` took this off. The clocks may have drifted as far the other way.
-    const driftMs = 2 * CLOCK_DRIFT * sinceMs;
-    // So much may have passed since the least time: the clock was read at some moment of each round trip.
-    const passedMs = receivedMs - sentMs + this.#reading.receivedMs - this.#reading.sentMs;
-    return serverMs - this.leastAt(sentMs) > passedMs + driftMs + CLOCK_STEP_MS_MIN;
-  }
-}
-
-/** The statuses of EXCHANGE_SCRIPT, whose comment explains them, by which it carried nothing out. */
-export type RefusedStatus = 'unknown' | 'old' | 'aged' | 'report' | 'quarantine' | 'check' | 'new';
-
-/**
- * The error for a refused exchange. `waitMs` is how long a quarantine still lasts; `awaited` are some of the
- * places that the server waits for.
- */
-export function lossOf(status: RefusedStatus, waitMs = 0, awaited: readonly string[] = []): CoordinatorLost {
-  const seconds = Math.ceil(waitMs / 1_000);
-  const missing = `${awaited.join(', ')} and maybe others have not`;
-  switch (status) {
-    case 'unknown':
-      return unknownNode();
-    case 'report':
-    case 'quarantine':
-      return new CoordinatorLost(
-        'quarantine',
-        `the server may have lost data; nothing is lent for ${seconds} s, and until all hosts have reported` +
-          (awaited.length === 0 ? '' : `: ${missing}`),
-        { waitMs },
-      );
-    case 'check':
-      return new CoordinatorLost(
-        'checking',
-        'the server is another one than before, and lends nothing until all hosts have found that it lost ' +
-          `nothing, for ${seconds} s at most: ${missing}`,
-      );
-    case 'new':
-      return new CoordinatorLost(
-        'checking',
-        'this host is new to the server, and is lent nothing until another one was heard',
-      );
-    case 'aged':
-      return new CoordinatorLost('quarantine', "the server's clock was set forward");
-    case 'old':
-      return new CoordinatorLost('failing', `the server refused an exchange: ${status}`);
-  }
+/** The reply is none of the script's, so it is not known what was done. */
+function oddReply(reply: unknown): CoordinatorLost {
+  return new CoordinatorLost(
+    'failing',
+    `the server replied to a script with no reply of it (${typeof reply})`,
+  );
 }

@@ -1,43 +1,56 @@
-/** The estimate of the server's clock, whatever the age of the reading and the drift. */
+/** Work at the server counts as done only if its script has said so. */
 import t from 'tap';
-import { ServerClock } from '#src/sharing/valkey-server.js';
+import type { ValkeyClient } from '#src/sharing/valkey-client.js';
+import { packed } from '#src/sharing/valkey-codec.js';
+import { LEAVE_SCRIPT } from '#src/sharing/valkey-life-scripts.js';
+import { ValkeyServer } from '#src/sharing/valkey-server.js';
 
-const readingAt = (serverMs: number, sentMs: number, roundTripMs: number) => ({
-  serverMs,
-  sentMs,
-  receivedMs: sentMs + roundTripMs,
+/** A server whose scripts get these replies, one after the other. `pages` are the rows of each. */
+function serverOf(...replies: unknown[]) {
+  const pages: unknown[] = [];
+  const client = {
+    run: (_script: unknown, _keys: unknown, argv: readonly unknown[]) => {
+      pages.push(argv[3]);
+      return Promise.resolve(packed(replies.shift()));
+    },
+  } as unknown as ValkeyClient;
+  const server = new ValkeyServer({ client, namespace: 'n', partition: 0, host: 'h', place: 'h:0' });
+  return { server, pages };
+}
+
+const ODD = [null, 0, 1, '', 'OK', {}, 1.5];
+
+void t.test('an odd reply is no end of the work', async (t) => {
+  for (const odd of [...ODD, true, [7]]) {
+    const { server } = serverOf(['a'], odd);
+    await t.rejects(
+      server.free('life', [], () => false),
+      { code: 'authority_lost', reason: 'failing' },
+      `to free: ${JSON.stringify(odd)}`,
+    );
+  }
+  for (const odd of [...ODD, []]) {
+    const { server } = serverOf(odd);
+    await t.rejects(
+      server.carryOut(LEAVE_SCRIPT, ['life', true]),
+      { code: 'authority_lost', reason: 'failing' },
+      `to leave: ${JSON.stringify(odd)}`,
+    );
+  }
 });
 
-void t.test('a clock that only drifts was not set forward, one that steps was', (t) => {
-  for (const roundTripMs of [1, 20, 100])
-    for (const gapMs of [250, 10_000, 120_000, 599_000])
-      for (const rate of [0.999, 1, 1.001]) {
-        const clock = new ServerClock();
-        clock.record(readingAt(1_000_000, 5_000, roundTripMs));
-        const sentMs = 5_000 + roundTripMs + gapMs;
-        // The server read its clock as late as it can, so that most time seems to have passed.
-        const serverMs = 1_000_000 + (gapMs + 2 * roundTripMs) * rate;
-        const what = `${gapMs} ms later, rate ${rate}, round trips of ${roundTripMs} ms`;
-        t.ok(
-          clock.leastAt(sentMs) <= 1_000_000 + (gapMs + roundTripMs) * rate,
-          `no more than it shows, ${what}`,
-        );
-        t.notOk(clock.wasSetForward(readingAt(serverMs, sentMs, roundTripMs)), what);
-        const stepMs = 110 + 4 * roundTripMs + 0.004 * gapMs;
-        t.ok(clock.wasSetForward(readingAt(serverMs + stepMs, sentMs, roundTripMs)), `a step, ${what}`);
-      }
-  t.end();
-});
-
-void t.test('without a reading, or with one that is too old, nothing is known', (t) => {
-  const clock = new ServerClock();
-  t.equal(clock.leastAt(1_000), 0);
-  t.notOk(clock.wasSetForward(readingAt(9_000_000, 1_000, 1)));
-  clock.record(readingAt(1_000_000, 1_000, 1));
-  t.equal(clock.leastAt(1_001 + 600_000), 0);
-  t.notOk(clock.wasSetForward(readingAt(9_000_000, 1_001 + 600_000, 1)));
-  t.ok(clock.wasSetForward(readingAt(9_000_000, 1_001 + 599_000, 1)));
-  clock.forget();
-  t.equal(clock.leastAt(1_002), 0);
-  t.end();
+void t.test('scopes are freed page by page, until none is held', async (t) => {
+  const { server, pages } = serverOf(['b', 'c'], []);
+  t.equal(await server.free('life', ['a'], (scope) => scope === 'c'), true);
+  t.same(pages, [
+    packed([['a', false]]),
+    packed([
+      ['b', false],
+      ['c', true],
+    ]),
+  ]);
+  const other = serverOf(['b'], false);
+  t.equal(await other.server.free('life', [], () => false), false, 'another life has come');
+  t.equal(await serverOf(true).server.carryOut(LEAVE_SCRIPT, ['life', true]), true);
+  t.equal(await serverOf(false).server.carryOut(LEAVE_SCRIPT, ['life', true]), false);
 });
