@@ -18,6 +18,7 @@
  */
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
+import { asBuffer } from '../core/bytes.js';
 import type { Clock } from '../core/clock.js';
 import {
   type CallContents,
@@ -82,7 +83,7 @@ export class ContentsWriter extends SegmentWriter<WrittenBlock> {
    * not use them again. Never throws if the disk fails.
    */
   append(bytes: Uint8Array): void {
-    const data = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
+    const data = asBuffer(bytes);
     this.#mask.renew(this.#clock.monotonicMs());
     for (const offset of offsetsOf(data, 0)) {
       const [requestAt, responseAt, end] = textBoundsAt(data, offset);

@@ -15,6 +15,7 @@
  * because their record is then given back; no test notices a longer use.
  */
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
+import { asBuffer } from '../core/bytes.js';
 import { invariant } from '../core/errors.js';
 import { createSpscRing, SpscReader, SpscWriter } from '../core/spsc-ring.js';
 import { readFrame, writeFrame } from './frame-codec.js';
@@ -253,8 +254,7 @@ export class FramePort {
 
 /** Copies `bytes`, because the sender may write to their memory again. */
 function packed(bytes: Uint8Array): string | Uint8Array {
-  if (bytes.length <= STRING_BYTES_MAX)
-    return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('latin1');
+  if (bytes.length <= STRING_BYTES_MAX) return asBuffer(bytes).toString('latin1');
   const copy = Buffer.allocUnsafeSlow(bytes.length);
   copy.set(bytes);
   return new Uint8Array(copy.buffer);

@@ -8,6 +8,7 @@
  * (test/unit/providers/provider-client.test.ts). The key of a target leaves only in a header that its
  * provider wrote: the HTTP client gets a copy of the target without the key.
  */
+import { asBuffer } from '../core/bytes.js';
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { isRecord, type Members, parsedJson } from '../core/json.js';
@@ -210,8 +211,7 @@ function callOf(
   requestId: string,
   nowMs: WallMs,
 ): ProviderCall {
-  const text =
-    typeof body === 'string' ? body : Buffer.from(body.buffer, body.byteOffset, body.length).toString('utf8');
+  const text = typeof body === 'string' ? body : asBuffer(body).toString('utf8');
   const parsed = parsedJson(text);
   const members = isRecord(parsed) ? parsed : {};
   const { model, stream } = members;

@@ -8,6 +8,7 @@
  * an error for the error event, which has the next sequence number
  * (test/unit/doors/responses/responses-door.test.ts).
  */
+import { asBuffer } from '../../core/bytes.js';
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { ERROR_KINDS, type ErrorRecord } from '../../core/errors.js';
 import { isGiven, isRecord, jsonText, type Members } from '../../core/json.js';
@@ -149,7 +150,7 @@ const VALUE_BYTES_MAX = 32;
  * match SEQUENCE_NUMBER, because quotes in such a text have backslashes.
  */
 function numberIn(frame: Uint8Array): number | undefined {
-  const bytes = Buffer.from(frame.buffer, frame.byteOffset, frame.length);
+  const bytes = asBuffer(frame);
   const nameStart = bytes.lastIndexOf(SEQUENCE_NUMBER);
   if (nameStart < 0) return undefined;
   const valueStart = nameStart + SEQUENCE_NUMBER.length;

@@ -17,6 +17,7 @@
  * throws (test/unit/providers/bedrock/frames.test.ts).
  */
 import { crc32 } from 'node:zlib';
+import { asBuffer } from '../../core/bytes.js';
 import { isRecord, parsedJson } from '../../core/json.js';
 import { SSE_EVENT_BYTES_MAX } from '../../core/limits.js';
 import { ProviderError } from '../provider.js';
@@ -82,7 +83,7 @@ export class FrameReader {
    * throws; afterwards the reader must not be used. The reader keeps no reference to `chunk`.
    */
   push(chunk: Uint8Array): void {
-    const bytes = Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length);
+    const bytes = asBuffer(chunk);
     let position = this.#pendingBytes === 0 ? 0 : this.#finishPending(bytes);
     // If the message is still pending, it has taken all bytes.
     while (bytes.length - position >= PRELUDE_BYTES) {
