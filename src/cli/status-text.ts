@@ -13,7 +13,7 @@
  * The functions of single numbers are exported for status-text.numbers.test.ts.
  */
 import type { GroupView } from '../admin/views.js';
-import { percentOfLimit } from '../core/quotas.js';
+import { percentText } from '../core/quotas.js';
 import { visible } from '../core/wrong-input.js';
 import type { CredentialStatus, Percentile, ThreadStatus } from '../telemetry/status-document.js';
 import {
@@ -244,8 +244,10 @@ function upstreamsOf(upstreams: readonly UpstreamView[], width: number): string[
 function usedText({ quotas, waiting_calls: waiting = 0 }: UpstreamView): string {
   if (quotas === undefined) return UNKNOWN;
   if (quotas.length === 0) return NOTHING;
-  const percent = Math.max(...quotas.map(({ used, limit }) => percentOfLimit(limit, used)));
-  return `${percent} %${waiting === 0 ? '' : `, ${waiting} wait`}`;
+  const fullest = quotas.reduce((use, other) =>
+    other.used / other.limit > use.used / use.limit ? other : use,
+  );
+  return `${percentText(fullest.limit, fullest.used)}${waiting === 0 ? '' : `, ${waiting} wait`}`;
 }
 
 const GROUPS_SHOWN_MAX = 10;
@@ -257,7 +259,7 @@ function groupsOf(groups: readonly Partial<GroupView>[], width: number): string[
       const uses = Object.entries(quotas).map(([quota, { limit, used, held }]) => ({
         quota,
         // The use of a quota is complete or missing (StatusView).
-        percent: percentOfLimit(limit, used, held),
+        usedText: percentText(limit, used, held),
         // Money is text. A float is exact enough for an order.
         share: (Number(used) + Number(held)) / Number(limit),
       }));
@@ -271,7 +273,7 @@ function groupsOf(groups: readonly Partial<GroupView>[], width: number): string[
     [
       { title: 'GROUP', text: ({ name }) => name, cut: true },
       { title: 'ACCOUNTS', text: ({ accounts }) => countText(accounts), align: 'right' },
-      { title: 'USED', text: ({ percent }) => `${percent} %`, align: 'right' },
+      { title: 'USED', text: (row) => row.usedText, align: 'right' },
       { title: 'OF', text: ({ quota }) => quota },
     ],
     rows,

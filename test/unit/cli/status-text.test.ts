@@ -96,6 +96,12 @@ void t.test('what it shows', (t) => {
     linesOf({ ...STATUS, upstreams: limited }, 120).join('\n'),
     / USED\n.* 10 +0 +-\nb .* 99 %\n.* 25 %, 7 wait\n/,
   );
+  const quotas = [
+    { quota: 'calls_in_flight', limit: 1_000, used: 0 },
+    { quota: 'requests_per_minute', limit: 1_000, used: 1 },
+  ];
+  const little = STATUS.upstreams!.map((upstream) => ({ ...upstream, quotas }));
+  t.match(linesOf({ ...STATUS, upstreams: little }, 120).join('\n'), / USED\n.* under 1 %\n/);
   t.match(linesOf(STATUS, 60).join('\n'), /\ncost .*\n +P50 +P90 +P99\nwhole call /, 'times below counters');
   t.end();
 });
@@ -190,14 +196,18 @@ void t.test('groups by their fullest quota', (t) => {
     groupOf('free', {}),
     groupOf('odd', { spend_per_day: money('1.00', '0.57') }),
     groupOf('calm', { calls_per_day: count(100, 10, 0) }),
+    groupOf('new', { spend_per_day: money('250.00', '0.000012') }),
+    groupOf('idle', { calls_per_day: count(100, 0, 0) }),
     groupOf('busy', { calls_per_day: count(100, 1, 0), tokens_per_month: count(1_000, 700, 100) }),
   ];
   const lines = linesOf({ ...STATUS, groups }, 200);
   const from = lines.findIndex((line) => line.startsWith('GROUP'));
-  t.match(lines.slice(from + 1, from + 4), [
+  t.match(lines.slice(from + 1, from + 6), [
     /^firm \/ busy +3 +80 % +tokens_per_month/,
     /^firm \/ odd +3 +57 % +spend_per_day/,
     /^firm \/ calm +3 +10 %/,
+    /^firm \/ new +3 +under 1 % +spend_per_day/,
+    /^firm \/ idle +3 +0 %/,
   ]);
   t.notOk(lines.some((line) => line.includes('free')));
   t.notOk(linesOf(STATUS, 200).some((line) => line.startsWith('GROUP')));
