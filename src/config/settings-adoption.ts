@@ -10,7 +10,7 @@
  *   running while another version is installed.
  */
 import { readFileSync } from 'node:fs';
-import { isRecord } from '../core/json.js';
+import { isRecord, membersOf } from '../core/json.js';
 import type { Applies, Declaration } from './annotations.js';
 import type { SettingPath } from './config-error.js';
 import type { Settings } from './schema.js';
@@ -79,8 +79,8 @@ function adopt(
   const applies = declaration['x-applies'];
   if (applies !== undefined) return isAdopted(applies) ? next : current;
   if (current === undefined && next === undefined) return undefined;
-  const currentMap = isRecord(current) ? current : {};
-  const nextMap = isRecord(next) ? next : {};
+  const currentMap = membersOf(current);
+  const nextMap = membersOf(next);
   const { properties = {} } = declaration;
   const undeclared = Object.entries(isAdopted(UNKNOWN_APPLIES) ? nextMap : currentMap).filter(
     ([name]) => !Object.hasOwn(properties, name),

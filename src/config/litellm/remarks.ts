@@ -8,7 +8,7 @@
  *   (test/unit/config/litellm/import.test.ts). So who reads a name and cannot use its value adds the remark.
  * - When Tollgate gains a feature that LiteLLM has, change its reason below (no test).
  */
-import { isRecord } from '../../core/json.js';
+import { isGiven, isRecord, type Members, membersOf } from '../../core/json.js';
 import { formatPath, type SettingPath } from '../config-error.js';
 import type { YamlSource } from '../yaml-source.js';
 
@@ -57,16 +57,15 @@ export class Remarks {
 export class ImportMap {
   readonly path: SettingPath;
   readonly remarks: Remarks;
-  readonly #values: Readonly<Record<string, unknown>>;
+  readonly #values: Members;
   readonly #read = new Set<string>();
 
   /** Anything but a map is read as an empty map, with a remark. */
   constructor(value: unknown, path: SettingPath, remarks: Remarks) {
     this.path = path;
     this.remarks = remarks;
-    const isMap = isRecord(value);
-    if (!isMap && value !== null && value !== undefined) remarks.add(path, 'is no map of settings');
-    this.#values = isMap ? value : {};
+    if (!isRecord(value) && isGiven(value)) remarks.add(path, 'is no map of settings');
+    this.#values = membersOf(value);
   }
 
   /** Reads any value; undefined if the file has none, or null. Marks the name as read, as all below do. */
