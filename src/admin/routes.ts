@@ -47,6 +47,7 @@ import {
   UpstreamResetView,
   closedObject,
   listSchema,
+  type ListView,
   ModelView,
   PlanView,
   type TokenPricesView,
@@ -114,22 +115,30 @@ function viewOfPlan(plan: PlanEntry, catalog: Catalog): PlanView {
   };
 }
 
+/** The response of `GET /models`. store-client.ts calls it and `planListOf` if there is no store. */
+export function modelListOf(catalog: Catalog): ListView<ModelView> {
+  return listOf(catalog.models.filter(isListed).map((model) => viewOfModel(model, catalog.models)));
+}
+
+/** The response of `GET /plans`. */
+export function planListOf(catalog: Catalog): ListView<PlanView> {
+  return listOf(catalog.plans.filter(isListed).map((plan) => viewOfPlan(plan, catalog)));
+}
+
 const CATALOG_ROUTES = [
   defineRoute({
     method: 'GET',
     path: '/models',
     summary: 'List the models and their prices.',
     responseSchema: listSchema(ModelView),
-    respond: (_, { registry: { catalog } }) =>
-      listOf(catalog.models.filter(isListed).map((model) => viewOfModel(model, catalog.models))),
+    respond: (_, { registry }) => modelListOf(registry.catalog),
   }),
   defineRoute({
     method: 'GET',
     path: '/plans',
     summary: 'List the plans and their limits.',
     responseSchema: listSchema(PlanView),
-    respond: (_, { registry: { catalog } }) =>
-      listOf(catalog.plans.filter(isListed).map((plan) => viewOfPlan(plan, catalog))),
+    respond: (_, { registry }) => planListOf(registry.catalog),
   }),
 ];
 

@@ -67,7 +67,7 @@ function addCreateCommand(accounts: Command): void {
       ) =>
         // JSON.stringify leaves out the options that are undefined.
         showView(options, ['POST', '/accounts', { name, plan, credit, group }], printAccount, {
-          createsStore: true,
+          missingStore: 'create',
         }),
     );
 }

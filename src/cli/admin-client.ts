@@ -10,7 +10,7 @@ import { PAGE_ITEMS_MAX, ROOT } from '../admin/addresses.js';
 import type { Settings } from '../config/schema.js';
 import { ADMIN_URL_RULE, adminOriginOf, type AdminOptions } from './options.js';
 import { CommandError, Misuse } from './output.js';
-import type { AdminTransport, AdminResponse } from './store-client.js';
+import type { AdminTransport, AdminResponse, MissingStore } from './store-client.js';
 
 type AdminCallMethod = 'GET' | 'POST' | 'PUT' | 'DELETE';
 
@@ -48,8 +48,8 @@ function clientOf({ exchange, close }: AdminTransport): AdminClient {
 }
 
 export interface ClientOptions {
-  /** Whether to make a store if no gateway runs and the data directory has none, by default not. */
-  readonly createsStore?: boolean;
+  /** What to do if no gateway runs and the data directory has no store, by default `reject`. */
+  readonly missingStore?: MissingStore;
   /** How long a gateway may take for a response, by default CALL_TIMEOUT_MS. */
   readonly timeoutMs?: number;
 }
@@ -126,7 +126,7 @@ const ELSEWHERE_WAIT_MS_MAX = 5_000;
  */
 async function openNearest(
   settings: Settings,
-  { createsStore = false, timeoutMs }: ClientOptions,
+  { missingStore = 'reject', timeoutMs }: ClientOptions,
 ): Promise<AdminClient> {
   const { adminOrigin, findGateway } = await import('../admin/gateway-file.js');
   const { StoreHeld } = await import('../store/store-hold.js');
@@ -139,7 +139,7 @@ async function openNearest(
     const address = await findGateway(settings.data);
     if (address !== undefined) return openHttpClient(settings.data, adminOrigin(address), timeoutMs);
     try {
-      return clientOf(openStoreTransport(settings, { createsStore }));
+      return clientOf(openStoreTransport(settings, missingStore));
     } catch (error) {
       if (!(error instanceof StoreHeld)) throw error;
       const { message, kind, container } = error;

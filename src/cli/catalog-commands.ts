@@ -37,8 +37,12 @@ function addList<View>(
     `List the ${items}, as the settings in force have them.`,
     `${command} list`,
   ).action((options: AdminOptions) =>
-    showView(options, ['GET', `/${command}`], ({ data }: { data: View[] }) =>
-      printTable(columns, data, `There are no ${command}.`),
+    showView(
+      options,
+      ['GET', `/${command}`],
+      ({ data }: { data: View[] }) => printTable(columns, data, `There are no ${command}.`),
+      // They are in the settings, so that a new file can be looked at before the first start.
+      { missingStore: 'catalogue' },
     ),
   );
 }

@@ -67,7 +67,7 @@ function addCreateCommand(groups: Command): void {
       options,
       ['POST', '/groups', { name, parent: options.parent, ...limitsOf(options) }],
       printGroup,
-      { createsStore: true },
+      { missingStore: 'create' },
     ),
   );
 }

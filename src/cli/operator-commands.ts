@@ -127,7 +127,7 @@ function addCreateCommand(operators: Command): void {
         options,
         '/operators',
         { name, role: options.role, ...options.expires },
-        { createsStore: true },
+        { missingStore: 'create' },
       ),
     );
 }

@@ -2,13 +2,17 @@
  * The admin interface without a gateway: calls its routes on the store, in the process of the command.
  * admin-client.ts calls `openStoreTransport` if no gateway runs on the data directory.
  *
- * Must hold: the command has the store hold until `close`, so that no gateway starts meanwhile and misses the
- * change (test/e2e/start-race.test.ts).
+ * Must hold:
+ * - The command has the store hold until `close`, so that no gateway starts meanwhile and misses the change
+ *   (test/e2e/start-race.test.ts).
+ * - Only a command that begins a store makes one: after any other, a wrong folder would look like an empty
+ *   gateway (test/unit/cli/store-client.test.ts).
  */
 import { existsSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import { ROOT } from '../admin/addresses.js';
 import { AdminApi } from '../admin/api.js';
+import { modelListOf, planListOf } from '../admin/routes.js';
 import { ContentsReader } from '../call-log/contents-writer.js';
 import { callReaderOf } from '../call-log/call-reader.js';
 import type { Settings } from '../config/schema.js';
@@ -55,15 +59,22 @@ export interface AdminTransport {
 }
 
 /**
- * Throws StoreHeld if another process works on the store, and StoreError if the store cannot be read, or is
- * missing and `createsStore` is false. If a store is made, standard error says so, because the data directory
- * may be a wrong one.
+ * What a command does if there is no store: `reject`, so that a wrong data directory is noticed; `create` one;
+ * or read only the `catalogue`, which is in the settings.
  */
-export function openStoreTransport(settings: Settings, options: { createsStore: boolean }): AdminTransport {
+export type MissingStore = 'reject' | 'create' | 'catalogue';
+
+/**
+ * Throws StoreHeld if another process works on the store, and StoreError if the store cannot be read, or is
+ * missing and `missingStore` is `reject`. If a store is made, standard error says so, because the data
+ * directory may be a wrong one.
+ */
+export function openStoreTransport(settings: Settings, missingStore: MissingStore): AdminTransport {
   const { data, sharing } = settings;
   const hasStore = existsSync(storePath(data));
+  if (!hasStore && missingStore === 'catalogue') return openCatalogTransport(settings);
   // Of hosts that share, only a gateway makes them: it takes them over from the others.
-  if (!hasStore && (!options.createsStore || sharing !== undefined)) throw noBooks(data);
+  if (!hasStore && (missingStore === 'reject' || sharing !== undefined)) throw noBooks(data);
   const store = Store.hold(data, { kind: 'command' });
   if (!hasStore) {
     process.stderr.write(
@@ -106,5 +117,18 @@ export function openStoreTransport(settings: Settings, options: { createsStore: 
       return api.find(method, `${ROOT}${pathOnly}`, REQUESTER).handle(query, body);
     },
     close: () => store.close(),
+  };
+}
+
+/** Serves the two lists of the catalogue. A request for anything else is rejected: there is no store. */
+function openCatalogTransport(settings: Settings): AdminTransport {
+  const catalog = catalogOf(settings);
+  const listOf = { '/models': modelListOf, '/plans': planListOf };
+  return {
+    exchange: (_, path) =>
+      path === '/models' || path === '/plans'
+        ? Promise.resolve({ status: 200, body: JSON.stringify(listOf[path](catalog)) })
+        : Promise.reject(noBooks(settings.data)),
+    close: () => Promise.resolve(),
   };
 }

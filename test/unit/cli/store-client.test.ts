@@ -1,8 +1,8 @@
 /** Commands in a folder without books, which may be a wrong one. */
-import { appendFileSync, existsSync } from 'node:fs';
+import { appendFileSync, existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { checkRefused, commandFolder } from './support.js';
+import { checkRefused, commandFolder, makeBooks } from './support.js';
 
 void t.test('books that a command makes are told, once', async (t) => {
   const { folder, run } = commandFolder(t);
@@ -38,8 +38,6 @@ const OTHERS: readonly (readonly string[])[] = [
   ['operators', 'show', 'ann'],
   ['changes', 'list'],
   ['changes', 'verify'],
-  ['plans', 'list'],
-  ['models', 'list'],
   ['calls', 'list'],
   ['calls', 'list', '--csv'],
   ['calls', 'show', 'req_1'],
@@ -82,4 +80,25 @@ void t.test('commands that begin books', async (t) => {
       code: 0,
       stderr: /^There are no books in .* made now/,
     });
+});
+
+void t.test('the catalogue is in the settings, and is listed without books', async (t) => {
+  const { folder, run } = commandFolder(t);
+  for (const [command, ids] of [
+    ['models', ['small']],
+    ['plans', ['free', 'paid']],
+  ] as const) {
+    const early = await run(command, 'list', '--json');
+    t.match(early, { code: 0, stderr: '' });
+    t.same(
+      (early.json() as { data: { id: string }[] }).data.map(({ id }) => id),
+      ids,
+    );
+    const table = (await run(command, 'list')).stdout;
+    t.notOk(existsSync(join(folder, 'data')), 'no books are made');
+    await makeBooks(folder);
+    t.equal((await run(command, 'list', '--json')).stdout, early.stdout, 'as with books');
+    t.equal((await run(command, 'list')).stdout, table);
+    rmSync(join(folder, 'data'), { recursive: true });
+  }
 });
