@@ -14,9 +14,10 @@
  *     assistant            thinking blocks with their signatures, text, tool calls; consecutive messages are
  *                          one turn
  *
- * Must hold: thinking blocks go back unchanged, or Anthropic rejects the request for a wrong signature
- * (test/unit/providers/anthropic/conversation.test.ts). The constructor reads all messages, and nothing
- * changes afterwards, so request.ts may read the members in any order.
+ * Must hold: thinking blocks go back unchanged, or Anthropic rejects the request for a wrong signature. No
+ * turn is without blocks, which Anthropic rejects too (test/unit/providers/anthropic/conversation.test.ts).
+ * The constructor reads all messages, and nothing changes afterwards, so request.ts may read the members in
+ * any order.
  */
 import { isRecord, type Members } from '../../core/json.js';
 import { argumentsOf, stringIn } from '../fields.js';
@@ -116,7 +117,9 @@ export class Conversation {
     }
   }
 
+  /** Adds a system message, unless it has no blocks: Anthropic would reject a turn without blocks. */
   #addSystem(blocks: Block[]): void {
+    if (blocks.length === 0) return;
     const lastTurn = this.#turns.at(-1);
     if (lastTurn === undefined) this.system.push(...blocks);
     else if (!this.#allowsSystemTurns) this.#turnFor('user').blocks.push(...blocks.map(asReminder));
@@ -206,9 +209,12 @@ export function contentOf(blocks: readonly Block[]): unknown {
     : blocks;
 }
 
-/** A system text within a user turn, in the form that Claude knows from Anthropic's own clients. */
+/**
+ * A block of a system message within a user turn: a text in the form that Claude knows from Anthropic's own
+ * clients, any other block as it is.
+ */
 function asReminder(block: Block): Block {
-  return { ...block, text: reminderOf(String(block.text)) };
+  return typeof block.text === 'string' ? { ...block, text: reminderOf(block.text) } : block;
 }
 
 /** The form of a later system text. bedrock/messages.ts calls this too. */

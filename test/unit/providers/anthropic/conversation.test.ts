@@ -37,6 +37,8 @@ const blankFile = (value: string): object => ({
   type: 'file',
   file: { file_data: `data:text/plain;base64,${Buffer.from(value).toString('base64')}`, filename: 'a.txt' },
 });
+const picture = { type: 'image_url', image_url: { url: 'data:image/png;base64,AAAA' } };
+const image = { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'AAAA' } };
 const reminder = (value: string): string => `<system-reminder>\n${value}\n</system-reminder>`;
 const MARK = { cache_control: { type: 'ephemeral' } };
 const HOUR = { cache_control: { type: 'ephemeral', ttl: '1h' } };
@@ -173,6 +175,25 @@ const CASES: [name: string, messages: Message[], expected: unknown[], system?: u
     [A, assistant([use('x'), use('y')]), user([given('x'), given('y'), text(reminder('s'))])],
   ],
   ['system at the end', [A, assistant('b'), system('s')], [A, assistant('b'), user(reminder('s'))]],
+  // A turn without blocks is rejected, so an empty text makes none: the prefill stays the last turn.
+  ['an empty system at the end', [A, assistant('b'), system('')], [A, assistant('b')]],
+  ['a blank system at the end', [A, assistant('b'), system([text(' \n')])], [A, assistant('b')]],
+  [
+    'an empty system between two of the assistant',
+    [A, assistant('b'), system(''), assistant('c')],
+    [A, assistant([text('b'), text('c')])],
+  ],
+  [
+    'an empty system before a result',
+    [A, calls('x'), system([]), result('x')],
+    [A, assistant([use('x')]), user([given('x')])],
+  ],
+  // Only texts become reminders.
+  [
+    'an image in a later system',
+    [A, system([text('s'), picture])],
+    [user([text('a'), text(reminder('s')), image])],
+  ],
 ];
 
 /** Of models that have. */
@@ -204,6 +225,12 @@ const SYSTEM_TURNS: [name: string, messages: Message[], expected: unknown[], sys
     'behind an assistant, at the end',
     [A, assistant('b'), system('s')],
     [A, assistant('b'), user(reminder('s'))],
+  ],
+  ['an empty one behind an assistant', [A, assistant('b'), system('')], [A, assistant('b')]],
+  [
+    'an image behind an assistant, at the end',
+    [A, assistant('b'), system([text('s'), picture])],
+    [A, assistant('b'), user([text(reminder('s')), image])],
   ],
 ];
 
