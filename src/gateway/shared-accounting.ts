@@ -28,7 +28,7 @@ import { DebitService } from '../sharing/debits.js';
 import { LeaseManager } from '../sharing/lease-manager.js';
 import { openLeaseFile, type LeaseFile } from '../sharing/lease-file.js';
 import { SharedLocks } from '../sharing/shared-locks.js';
-import { SYSTEM_TIMERS } from '../sharing/lease-terms.js';
+import { SYSTEM_TIMERS } from '../sharing/lease-timers.js';
 import type { HostDirectory } from '../sharing/host-directory.js';
 import type { Hosts, OpenHosts } from '../sharing/open-hosts.js';
 import { openCoordinators, type Coordinators } from '../sharing/lmdb-coordinator.js';

@@ -36,7 +36,7 @@ import {
   type ScopeView,
 } from './coordinator.js';
 import type { FallbackCoordinator } from './fallback-coordinator.js';
-import { type LeaseTimers, SYSTEM_TIMERS } from './lease-terms.js';
+import { type LeaseTimers, SYSTEM_TIMERS } from './lease-timers.js';
 import { permitsOfShare, replyAlone, withoutLocalPermits } from './replies-alone.js';
 import { MinuteBuckets } from './scope-grants.js';
 import { UnreportedAsks } from './unreported-asks.js';

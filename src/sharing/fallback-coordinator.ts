@@ -16,7 +16,7 @@
  */
 import type { Clock } from '../core/clock.js';
 import { CoordinatorLost, type Coordinator, type LeaseReply, type LeaseAsk } from './coordinator.js';
-import type { LeaseTimers } from './lease-terms.js';
+import type { LeaseTimers } from './lease-timers.js';
 import { FallbackQuota, type FallbackGrant } from './fallback-quota.js';
 
 /** How often the quotas are reported: the coordinator's record of them is no older. */

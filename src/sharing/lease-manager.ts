@@ -22,7 +22,8 @@ import {
   periodAt,
   type PeriodOf,
 } from './coordinator.js';
-import { type LeaseTimers, SWEEP_MS } from './lease-terms.js';
+import { SWEEP_MS } from './lease-terms.js';
+import { type LeaseTimers, TIMER_EARLY_MS } from './lease-timers.js';
 import { LeaseWaits } from './lease-waits.js';
 import { type NextExchange, LeasedScope, type ScopeAddress, stocksIn } from './leased-scope.js';
 import type { CallsUse, ManagerState } from './sharing-stats.js';
@@ -339,8 +340,7 @@ export class LeaseManager {
   #onTimer(): void {
     const nowMs = this.#nowMs;
     this.#waits.onTimer();
-    // A timer may come a fraction of a millisecond early.
-    if (nowMs - this.#sweptMs >= SWEEP_MS - 1) {
+    if (nowMs - this.#sweptMs >= SWEEP_MS - TIMER_EARLY_MS) {
       this.#sweptMs = nowMs;
       this.#sweep(nowMs);
     }

@@ -1,17 +1,17 @@
 /**
  * Holds what minute-lease.ts and stock-leases.ts share: the constants that say how much a process leases
- * ahead and for how long it keeps idle amounts, IdleFloor and UseRate. Also the timers of all the
- * sharing code. Main thread.
+ * ahead and for how long it keeps idle amounts, IdleFloor and UseRate. Main thread.
  *
  * The constants trade round trips against money and permits that lie idle; no limit depends on them. Permits
  * are counted as numbers, stocks as bigints, because money needs them.
  *
  * Must hold: if the coordinator has little left, an idle amount is given back while a request of another
- * process still waits for it (WAIT_FOR_OTHERS_MS). Tests: test/unit/sharing/stock-leases.test.ts (IdleFloor
- * too), lease-manager.test.ts.
+ * process still waits for it (WAIT_FOR_OTHERS_MS). Further tests: test/unit/sharing/stock-leases.test.ts,
+ * lease-manager.test.ts.
  */
 import { invariant } from '../core/errors.js';
 import { minOf } from '../core/units.js';
+import { TIMER_EARLY_MS } from './lease-timers.js';
 
 /** How often the lease manager checks leases for what lies idle. */
 export const SWEEP_MS = 250;
@@ -19,8 +19,9 @@ export const SWEEP_MS = 250;
 export const IDLE_MS_SCARCE = 500;
 invariant(SWEEP_MS <= IDLE_MS_SCARCE / 2, 'IdleFloor is swept at least once in each half');
 /**
- * How long a request or a debit waits for what others hold. IdleFloor may notice half of the time late, so
- * what lies idle of a stock goes back after 750 ms at most; as much again is left for the exchanges.
+ * How long a request or a debit waits for what others hold. IdleFloor may notice half of the time late, and a
+ * sweep may come 60 ms late (RETRY_MS of lease-manager.ts), so what lies idle of a stock goes back after
+ * 900 ms at most; 600 ms are left for the exchanges.
  */
 export const WAIT_FOR_OTHERS_MS = 3 * IDLE_MS_SCARCE;
 /**
@@ -82,7 +83,8 @@ export class IdleFloor {
    */
   idleAmount(amount: bigint, idleMs: number, nowMs: number): bigint {
     if (this.#least === undefined || amount < this.#least) this.#least = amount;
-    if (nowMs - this.#sinceMs < idleMs / 2) return 0n;
+    // Without the margin a half would take two sweeps if the timer of the second one came early.
+    if (nowMs - this.#sinceMs < idleMs / 2 - TIMER_EARLY_MS) return 0n;
     const floor = minOf(this.#least, this.#leastBefore);
     this.restart(nowMs, this.#least);
     return floor;
@@ -133,22 +135,3 @@ export class UseRate {
     return hasGrown;
   }
 }
-
-/** All timers of the sharing code, so that tests and the simulation can control the time. */
-export interface LeaseTimers {
-  /** Runs `act` after the present turn of the event loop, so that all asks of the turn are sent together. */
-  soon(act: () => void): void;
-  /**
-   * Runs `act` once, after `ms`. Returns a function that cancels it. Until either, the timer keeps the
-   * process alive.
-   */
-  after(ms: number, act: () => void): () => void;
-}
-
-export const SYSTEM_TIMERS: LeaseTimers = {
-  soon: (act) => void setImmediate(act),
-  after: (ms, act) => {
-    const timer = setTimeout(act, ms);
-    return () => clearTimeout(timer);
-  },
-};

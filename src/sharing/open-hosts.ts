@@ -25,7 +25,7 @@ import { EqualShare, type EqualShareOptions } from './equal-share.js';
 import { FallbackCoordinator } from './fallback-coordinator.js';
 import { HostDirectory } from './host-directory.js';
 import { CUT_OFF_MS } from './lease-manager.js';
-import { SYSTEM_TIMERS } from './lease-terms.js';
+import { SYSTEM_TIMERS } from './lease-timers.js';
 import type { Coordinators } from './lmdb-coordinator.js';
 import { RegistryLog } from './registry-log.js';
 import { RegistryServer } from './registry-server.js';

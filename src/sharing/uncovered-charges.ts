@@ -16,7 +16,8 @@
 import { COMMIT_WAIT_MS_MAX } from '../core/limits.js';
 import { asPicoUnits, minOf, type AccountIndex, type PicoUnits } from '../core/units.js';
 import type { JournalRecord } from '../ledger/journal-layout.js';
-import { IDLE_MS_PLENTIFUL, type LeaseTimers } from './lease-terms.js';
+import { IDLE_MS_PLENTIFUL } from './lease-terms.js';
+import { type LeaseTimers } from './lease-timers.js';
 
 /**
  * How many entries there may be, of some 200 bytes each; further charges stay uncovered. Only upstreams that

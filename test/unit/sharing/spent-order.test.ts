@@ -17,7 +17,7 @@ import type { SpendingRecord } from '#src/registry/account-record.js';
 import type { Coordinator, HostSpent } from '#src/sharing/coordinator.js';
 import { openLeaseFile } from '#src/sharing/lease-file.js';
 import { LeaseManager } from '#src/sharing/lease-manager.js';
-import { SYSTEM_TIMERS } from '#src/sharing/lease-terms.js';
+import { SYSTEM_TIMERS } from '#src/sharing/lease-timers.js';
 import { LmdbCoordinator } from '#src/sharing/lmdb-coordinator.js';
 import type { LeaseWords } from '#src/ledger/leased-stocks.js';
 import { Store } from '#src/store/store.js';
