@@ -1,7 +1,7 @@
 /**
  * A step of the build, after tsc: writes dist/core/generated-checks.js, the checks of all schemas that
- * modules hand to `schemaCheck` (src/core/schema-check.ts), or to `rowReader` of src/store, which hands them
- * on. Run from the package's root.
+ * modules hand to `schemaCheck` (src/core/schema-check.ts), or to `rowReader` or `rowCodec` of src/store,
+ * which hand them on. Run from the package's root.
  */
 import { copyFileSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 
@@ -16,7 +16,7 @@ writeFileSync(PATH, `${HEAD}export const MADE = false;\nexport const CHECKS = {}
 const { CHECKED_SCHEMAS } = await import('../dist/core/schema-check.js');
 for (const folder of ['store', 'sharing']) {
   for (const name of readdirSync(`src/${folder}`)) {
-    if (readFileSync(`src/${folder}/${name}`, 'utf8').match(/\b(schemaCheck|rowReader)\(/))
+    if (readFileSync(`src/${folder}/${name}`, 'utf8').match(/\b(schemaCheck|rowReader|rowCodec)\(/))
       await import(`../dist/${folder}/${name.replace(/\.ts$/, '.js')}`);
   }
 }

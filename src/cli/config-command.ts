@@ -159,7 +159,7 @@ async function checkStore({ data, limits, plans }: Settings): Promise<StoreFindi
       return NO_FINDINGS;
     const snapshot = new StoreSnapshot(data);
     try {
-      const { readAccount } = await import('../store/record-codec.js');
+      const { readAccount } = await import('../store/account-codec.js');
       const tables = { accounts: 'account_slots', keys: 'key_slots', groups: 'group_slots' } as const;
       const problems = (['accounts', 'keys', 'groups'] as const).flatMap((records) => {
         const wanted = (snapshot.lastKey(tables[records]) ?? -1) + 1;

@@ -10,7 +10,7 @@
  *
  * Must hold: each field goes with the call to all of the places below. A new field must be added to each:
  * - the channel's frames (channel/frame-codec.ts), the journal (ledger/journal.ts) and the rows of usage
- *   (store/usage-book.ts, store/record-codec.ts). In test/e2e/fallbacks.test.ts no field is 0.
+ *   (store/usage-book.ts, store/usage-codec.ts). In test/e2e/fallbacks.test.ts no field is 0.
  * - the call ring and the call log (telemetry/call-ring-layout.ts names places and tests), the JSON of a call
  *   (telemetry/call-record.ts) and the exports (cli/export-command.ts).
  */

@@ -2,8 +2,9 @@
  * The records of accounts, groups and operators: what an operator changes, the journal of credits, and the
  * totals that the flush writes. Plain records of the registry, the store and sharing; main thread.
  *
- * Must hold: rows of these records are on disk (store/record-codec.ts, group-rows.ts, operator-rows.ts), so
- * a field keeps its meaning, and a new one is optional. Tests:
+ * Must hold: rows of these records are on disk (store/account-codec.ts, group-rows.ts, operator-rows.ts), so
+ * a field keeps its meaning, and a new one is optional. The codecs do not compile before they know a new
+ * field, except for that of SpendingRecord. Tests:
  * test/unit/store/record-codec.rows-on-disk.test.ts (all of them, now and of format 4),
  * test/durability/earlier-store.test.ts (accounts and credits of format 3).
  */

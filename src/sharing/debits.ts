@@ -219,7 +219,7 @@ function askOf(scope: string, amount: bigint): LeaseAsk {
   return { scope, stocks: { balance } };
 }
 
-/** What is credited in the packed record of an account, as store/record-codec.ts writes it. */
+/** What is credited in the packed record of an account, as store/account-codec.ts writes it. */
 function creditedIn(row: unknown): bigint {
   return BigInt((row as { readonly creditedPicoUnits: string }).creditedPicoUnits);
 }

@@ -13,7 +13,7 @@ import type { AccountRecord, GroupRecord } from '../registry/account-record.js';
 import type { AuditRun } from './audit-run.js';
 import { MEMBER_ACCOUNT, MEMBER_GROUP, readGroup } from './group-rows.js';
 import { ownerKindOf, readQuotaUse } from './quota-use-rows.js';
-import { readAccount } from './record-codec.js';
+import { readAccount } from './account-codec.js';
 
 /** Checks all groups, members and rows of quota use. Returns the number of groups, damaged ones included. */
 export function auditGroups(run: AuditRun): number {

@@ -21,14 +21,9 @@ import { type AuditBounds, AuditRun, type Difference, idIn, StoreSnapshot } from
 import { auditGroupOf, auditGroups } from './audit-groups.js';
 import { ACCOUNTING_VERSION, readFlush } from './flush-mark.js';
 import { readKey, readKeyUse } from './key-rows.js';
-import {
-  readAccount,
-  readCredit,
-  readCreditRequest,
-  readSpending,
-  readUsage,
-  rowName,
-} from './record-codec.js';
+import { readAccount, readCredit, readCreditRequest, readSpending } from './account-codec.js';
+import { rowName } from './record-codec.js';
+import { readUsage } from './usage-codec.js';
 import { ChainCheck, readLink } from './operator-changes.js';
 import { readOperator } from './operator-rows.js';
 import { CHANGES_BEFORE, CHANGES_HEAD } from './tables.js';

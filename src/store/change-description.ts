@@ -10,7 +10,7 @@
 import { decimalOf } from '../core/money.js';
 import { clipped } from '../core/wrong-input.js';
 import type { ChangeDetails, ChangeTarget, FieldChange, FieldValue } from '../registry/operator-change.js';
-import { LIMITS } from './record-codec.js';
+import { LIMITS } from './limits-codec.js';
 import type { RecordedTable, WrittenRow } from './row-recorder.js';
 
 /** A change of more records is described by counts and the first names, without fields. */

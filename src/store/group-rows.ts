@@ -6,7 +6,6 @@
  * finds a difference (test/unit/registry/groups.test.ts audits random trees). Rows keep their fields
  * (test/unit/store/record-codec.rows-on-disk.test.ts).
  */
-import type { Static } from 'typebox';
 import * as Type from 'typebox';
 import {
   type AccountIndex,
@@ -18,17 +17,8 @@ import {
 } from '../core/units.js';
 import type { AccountRecord, GroupRecord } from '../registry/account-record.js';
 import type { GroupStore, Page } from '../registry/record-store.js';
-import {
-  closedObject,
-  Format,
-  FORMAT,
-  LIMITS,
-  Moment,
-  packLimits,
-  readLimits,
-  rowReader,
-  Slot,
-} from './record-codec.js';
+import { closedObject, Format, FORMAT, Moment, type NoFields, rowCodec, Slot } from './record-codec.js';
+import { LIMITS, packLimits, readLimits } from './limits-codec.js';
 import { quotaUseKeyOf } from './quota-use-rows.js';
 import { SlotRows } from './slot-rows.js';
 import { GROUP_SLOTS_USED, type Tables } from './tables.js';
@@ -43,25 +33,21 @@ const StoredGroup = closedObject({
   ...LIMITS,
 });
 
-type StoredGroup = Static<typeof StoredGroup>;
-
-function packGroup({ limits, parentId, ...plainFields }: GroupRecord): StoredGroup {
-  return {
-    format: FORMAT,
-    ...plainFields,
-    ...(parentId === undefined ? {} : { parentId }),
-    ...packLimits(limits),
-  };
-}
-
-export const readGroup = rowReader('StoredGroup', StoredGroup, (stored): GroupRecord => ({
-  index: asGroupIndex(stored.index),
-  id: stored.id,
-  name: stored.name,
-  parentId: stored.parentId,
-  createdMs: asWallMs(stored.createdMs),
-  limits: readLimits(stored),
-}));
+const groupCodec = rowCodec('StoredGroup', StoredGroup, {
+  pack: ({ index, id, name, parentId, createdMs, limits, ...others }: GroupRecord) => {
+    others satisfies NoFields;
+    return { format: FORMAT, index, id, name, parentId, createdMs, ...packLimits(limits) };
+  },
+  unpack: (stored): GroupRecord => ({
+    index: asGroupIndex(stored.index),
+    id: stored.id,
+    name: stored.name,
+    parentId: stored.parentId,
+    createdMs: asWallMs(stored.createdMs),
+    limits: readLimits(stored),
+  }),
+});
+export const readGroup = groupCodec.read;
 
 /**
  * Kinds of members: the second value in a key of `group_members`. Both are on disk, and ranges of keys need
@@ -114,7 +100,7 @@ export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements Grou
   /** No index row of a former record stays: the registry never changes name, parent or slot of a group. */
   put(record: GroupRecord): void {
     const { groups, groupSlots, groupNames, groupMembers } = this.#tables;
-    groups.putSync(record.id, packGroup(record));
+    groups.putSync(record.id, groupCodec.pack(record));
     groupSlots.putSync(record.index, record.id);
     groupNames.putSync(record.name, record.id);
     if (record.parentId !== undefined)

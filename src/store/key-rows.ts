@@ -28,14 +28,14 @@ import {
   Format,
   FORMAT,
   idAt,
-  LIMITS,
   Moment,
-  packLimits,
-  readLimits,
+  type NoFields,
+  rowCodec,
   rowReader,
   rowsIn,
   Slot,
 } from './record-codec.js';
+import { LIMITS, packLimits, readLimits } from './limits-codec.js';
 import { quotaUseKeyOf, SETTLED_FIELDS } from './quota-use-rows.js';
 import { SlotRows } from './slot-rows.js';
 import { StoreError } from './store-file.js';
@@ -77,24 +77,28 @@ const StoredKeyUse = closedObject({
   takenMs: Moment,
 });
 
-type StoredKey = Static<typeof StoredKey>;
 type StoredKeyUse = Static<typeof StoredKeyUse>;
 
-export function packKey(record: KeyRecord): StoredKey {
-  const { digest, expiresSeconds, limits, isPrivate, replacedById, inherited, ...plainFields } = record;
-  return {
-    format: FORMAT,
-    ...plainFields,
-    digest: digest.toString('hex'),
-    ...(expiresSeconds === undefined ? {} : { expiresSeconds }),
-    ...packLimits(limits),
-    ...(isPrivate === true ? { isPrivate } : {}),
-    ...(replacedById === undefined ? {} : { replacedById }),
-    ...(inherited === undefined ? {} : { inherited }),
-  };
-}
+export const { pack: packKey, read: readKey } = rowCodec('StoredKey', StoredKey, {
+  pack: (record: KeyRecord) => {
+    const { index, id, accountIndex, accountId, name, digest, prefix, active, createdMs, ...more } = record;
+    const { expiresSeconds, limits, isPrivate, replacedById, inherited, ...others } = more;
+    others satisfies NoFields;
+    return {
+      format: FORMAT,
+      ...{ index, id, accountIndex, accountId, name, prefix, active, createdMs },
+      digest: digest.toString('hex'),
+      expiresSeconds,
+      ...packLimits(limits),
+      isPrivate: isPrivate === true ? isPrivate : undefined,
+      replacedById,
+      inherited,
+    };
+  },
+  unpack: keyOf,
+});
 
-export const readKey = rowReader('StoredKey', StoredKey, (stored, location): KeyRecord => {
+function keyOf(stored: Static<typeof StoredKey>, location: string): KeyRecord {
   const { expiresSeconds } = stored;
   // Not in the schema, because an operator has to learn which key a former version has left like this.
   if (expiresSeconds !== undefined && (expiresSeconds < 1 || expiresSeconds > KEY_EXPIRES_SECONDS_MAX))
@@ -122,7 +126,7 @@ export const readKey = rowReader('StoredKey', StoredKey, (stored, location): Key
       ? {}
       : { inherited: { ...stored.inherited, takenMs: asWallMs(stored.inherited.takenMs) } }),
   };
-});
+}
 
 export function packKeyUse(record: KeyUseRecord): StoredKeyUse {
   const { lastUsedSeconds, minuteUsed, dayNumber, dayCalls, takenMs } = record;

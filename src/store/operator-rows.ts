@@ -20,7 +20,8 @@ import {
   Format,
   FORMAT,
   Moment,
-  rowReader,
+  type NoFields,
+  rowCodec,
   rowsIn,
 } from './record-codec.js';
 import type { Tables } from './tables.js';
@@ -41,10 +42,12 @@ const StoredOperator = closedObject({
 const OPERATOR_USES = 'operator_uses';
 const isUses = schemaCheck('OperatorUses', Type.RecordFromPattern(Type.StringKey, Count));
 
-export const readOperator = rowReader(
-  'StoredOperator',
-  StoredOperator,
-  ({ id, name, role, digest, active, createdMs, expiresSeconds }): OperatorRecord => ({
+const operatorCodec = rowCodec('StoredOperator', StoredOperator, {
+  pack: ({ id, name, role, digest, active, createdMs, expiresSeconds, ...others }: OperatorRecord) => {
+    others satisfies NoFields;
+    return { format: FORMAT, id, name, role, digest, active, createdMs, expiresSeconds };
+  },
+  unpack: ({ id, name, role, digest, active, createdMs, expiresSeconds }): OperatorRecord => ({
     id,
     name,
     role,
@@ -53,7 +56,8 @@ export const readOperator = rowReader(
     createdMs: asWallMs(createdMs),
     expiresSeconds,
   }),
-);
+});
+export const readOperator = operatorCodec.read;
 
 export class OperatorRows implements OperatorStore {
   readonly #tables: Pick<Tables, 'operators' | 'meta'>;
@@ -71,10 +75,8 @@ export class OperatorRows implements OperatorStore {
     return Array.from(rowsIn(this.#tables.operators, readOperator), ([, record]) => record);
   }
 
-  put({ expiresSeconds, ...plainFields }: OperatorRecord): void {
-    // A field without a value is left out of the row.
-    const expiry = expiresSeconds === undefined ? {} : { expiresSeconds };
-    this.#tables.operators.putSync(plainFields.digest, { format: FORMAT, ...plainFields, ...expiry });
+  put(record: OperatorRecord): void {
+    this.#tables.operators.putSync(record.digest, operatorCodec.pack(record));
   }
 
   remove({ digest }: OperatorRecord): void {

@@ -26,7 +26,8 @@ import { type KeyRows, readKey } from './key-rows.js';
 import { type OperatorChanges, readChange } from './operator-changes.js';
 import { readOperator } from './operator-rows.js';
 import { quotaUseKeyOf } from './quota-use-rows.js';
-import { damaged, locationOf, readAccount, readCredit, readCreditRequest } from './record-codec.js';
+import { readAccount, readCredit, readCreditRequest } from './account-codec.js';
+import { damaged, locationOf } from './record-codec.js';
 import type { RecordedTable, Table, WrittenRow } from './row-recorder.js';
 import { StoreError } from './store-file.js';
 import {

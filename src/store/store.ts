@@ -23,22 +23,17 @@ import { type ResponseTable, cachedResponseTable, keyedResponseTable } from './r
 import type { FlushRows } from './flush.js';
 import { FlushMark, type HostClocks, putClocks, steppedMs } from './flush-mark.js';
 import {
-  AFTER_ALL_NUMBERS,
-  findRow,
-  idAt,
-  locationOf,
   packAccount,
   packCredit,
   packCreditRequest,
   packSpending,
-  packUsage,
   readAccount,
   readCredit,
   readCreditRequest,
   readSpending,
-  readUsage,
-  rowsIn,
-} from './record-codec.js';
+} from './account-codec.js';
+import { AFTER_ALL_NUMBERS, findRow, idAt, locationOf, rowsIn } from './record-codec.js';
+import { packUsage, readUsage } from './usage-codec.js';
 import { GroupRows } from './group-rows.js';
 import { HistoryRows } from './history-rows.js';
 import { NoticeRows } from './notice-rows.js';
@@ -126,7 +121,7 @@ export class Store implements RecordStore {
 
   /**
    * Runs `work` as one transaction, which is on disk when `commit` returns; a throw undoes it. Within
-   * `operatorChanges.during`, the transaction also writes the row of the operator's change.
+   * `operatorChanges.runAs`, the transaction also writes the row of the operator's change.
    */
   commit<Result>(work: () => Result): Result {
     const { environment, recorder } = this.#tables;

@@ -58,7 +58,7 @@ function* variantsOf(value: unknown): Generator {
 void t.test('each check is made, and says what TypeBox says', async (t) => {
   for (const folder of ['store', 'sharing']) {
     for (const name of readdirSync(`src/${folder}`)) {
-      if (/\b(schemaCheck|rowReader)\(/.test(readFileSync(`src/${folder}/${name}`, 'utf8')))
+      if (/\b(schemaCheck|rowReader|rowCodec)\(/.test(readFileSync(`src/${folder}/${name}`, 'utf8')))
         await import(`#src/${folder}/${name.replace(/\.ts$/, '.js')}`);
     }
   }

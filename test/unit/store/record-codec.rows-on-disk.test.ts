@@ -1,4 +1,7 @@
-/** Rows as they are on disk, word for word: what is written now is so, and rows of format 4 are read so. */
+/**
+ * Rows as they are on disk, word for word: what is written now is so, and rows of format 4 are read so. What
+ * would be damaged on disk is not written.
+ */
 import { open } from 'lmdb';
 import t from 'tap';
 import { NO_QUOTAS } from '#src/core/quotas.js';
@@ -226,3 +229,35 @@ void t.test('rows of format 4 are read with the same meaning', async (t) => {
   for (const { table, record, find } of KINDS) t.strictSame(find(store), record, table);
   await store.close();
 });
+
+/** The kinds that operators change, whose rows are checked before they are written. */
+const CHECKED_KINDS = KINDS.filter(({ table }) => table !== 'spending' && !/us(age|es)$/.test(table));
+
+void t.test('a member that a record has besides its own is not written', async (t) => {
+  const store = new Store(t.testdir());
+  store.commit(() => {
+    for (const { put, record } of KINDS) put(store, { ...record, more: 1, __proto__: { most: 2 } } as never);
+  });
+  for (const { table, record, find } of KINDS) t.same(find(store), record, table);
+  await store.close();
+});
+
+void t.test(
+  'a record whose row would be damaged is not written, and its transaction is undone',
+  async (t) => {
+    const store = new Store(t.testdir());
+    t.equal(CHECKED_KINDS.length, 6);
+    for (const { table, put, record, find } of CHECKED_KINDS)
+      for (const wrong of [
+        { createdMs: NaN, note: 1 },
+        { createdMs: 0.5, note: undefined },
+        { createdMs: undefined, note: null },
+        { createdMs: '5', amount: 10n ** 19n },
+      ]) {
+        const write = (): void => store.commit(() => put(store, { ...record, ...wrong } as never));
+        t.throws(write, /^a row does not fit Stored\w+, and is not written: \{"format":(?!.*abab)/, table);
+        t.equal(find(store), undefined, table);
+      }
+    await store.close();
+  },
+);

@@ -2,7 +2,7 @@
 import t from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
 import { NO_USAGE } from '#src/registry/usage-report.js';
-import { packUsage, readUsage } from '#src/store/record-codec.js';
+import { packUsage, readUsage } from '#src/store/usage-codec.js';
 
 const PLAIN = { ...NO_USAGE, calls: 2, promptTokens: 9, completionTokens: 3, cost: asPicoUnits(7n) };
 const RICH = {
