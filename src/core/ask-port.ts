@@ -7,7 +7,8 @@
  * sends questions over a MessagePort: request/intake.ts asks for the parsing of a large body, a worker for a
  * count of tokens. AskPort withdraws a question when its time is over, or when its asker calls `withdraw`.
  *
- * Must hold: each question gets one reply, also if its time is over or the other end is gone. An owner of
+ * Must hold: each question gets one reply, also if its time is over or the other end is gone. A reply that
+ * came before its time was over counts, also if this thread was too busy to read it. An owner of
  * PendingReplies that notices the end of the other side calls `replyToAll`; otherwise askers wait for ever.
  * An owner of an AskPort need not call it: the other end is the main thread, which ends with the process.
  */
@@ -61,7 +62,7 @@ export class PendingReplies<Reply> {
    */
   ask(send: (id: number) => void, bound = this.#bound): Promise<Reply> {
     return new Promise((resolve) => {
-      const timer = bound && setTimeout(() => this.reply(waiting.id, bound.onTimeout()), bound.waitMsMax);
+      const timer = bound && setTimeout(() => this.#onTime(waiting.id, bound), bound.waitMsMax);
       // The timer does not keep a thread or process alive.
       timer?.unref();
       const waiting: WaitingQuestion<Reply> = { id: 0, resolve, timer };
@@ -76,6 +77,16 @@ export class PendingReplies<Reply> {
         // Rejects this promise.
         throw error;
       }
+    });
+  }
+
+  /**
+   * Timers run before ports and pipes are read. So if this thread was late, the reply may have come in time:
+   * one more event-loop turn reads it.
+   */
+  #onTime(id: number, bound: WaitBound<Reply>): void {
+    setImmediate(() => {
+      if (this.waits(id)) this.reply(id, bound.onTimeout());
     });
   }
 

@@ -20,6 +20,7 @@ const GONE: ErrorRecord = { code: 'internal_error', message: 'gone' };
 const FULL: ErrorRecord = { code: 'overloaded', message: 'full' };
 const LONG_MS = 60_000;
 
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 const messageOf = (reply: Promise<unknown>): Promise<string> =>
   reply.then(
     (answer) => `answer ${String(answer)}`,
@@ -84,6 +85,24 @@ void t.test(
     t.ok(withdrawn > 0);
   },
 );
+
+void t.test('a reply that came in time counts, however late this thread reads it', async (t) => {
+  const { port1, port2 } = new MessageChannel();
+  t.teardown(() => port1.close());
+  const heard: unknown[] = [];
+  port2.on('message', (message: Question | Withdrawal) => heard.push(message));
+  const asks = new AskPort<string, number>(port1);
+  // Timers come next in the event loop, before ports are read.
+  await turn();
+  const asked = asks.askWithin(5, LATE, 'in time');
+  port2.postMessage({ id: 2 ** 20, ok: true, result: 1 } satisfies AskReply);
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 50);
+  t.equal(await messageOf(asked.reply), 'answer 1');
+  t.equal(await asks.askWithin(5, LATE, 'late').reply.catch(() => 'late'), 'late');
+  await turn();
+  t.match(heard, [{ id: 2 ** 20, ask: 'in time' }, { ask: 'late' }, { withdrawn: true }]);
+  t.equal(heard.length, 3, 'the first question is not withdrawn');
+});
 
 void t.test('to take back what was answered, or twice, does nothing', async (t) => {
   const { port1, port2 } = new MessageChannel();
