@@ -53,7 +53,7 @@ import {
   type Frame,
   type UpstreamRequest,
 } from './messages.js';
-import type { CallId } from './open-calls.js';
+import { asCallId, type CallId } from './open-calls.js';
 
 /** A longer frame is posted as a message: to transfer its bytes costs no more than to copy them. */
 export const RECORD_BYTES_MAX = 32 * 1024;
@@ -125,7 +125,7 @@ export function writeFrame(ring: SpscWriter, frame: Frame): boolean {
  * are a view of the ring, valid until FramePort gives the record back.
  */
 export function readFrame(ring: SpscReader, recordAt: number): Frame {
-  const id = ring.floats[(recordAt + ID_AT) >> 3]!;
+  const id = asCallId(ring.floats[(recordAt + ID_AT) >> 3]!);
   const kind = ring.kindAt(recordAt);
   switch (kind) {
     case FRAME_CALL:

@@ -169,7 +169,10 @@ export class FramePort {
     return !this.#isScheduled;
   }
 
-  /** Queues a frame; after `close` it is lost. Its bytes are copied; a large body's buffer is transferred. */
+  /**
+   * Queues a frame; after `close` it is lost. Its bytes are copied. The whole buffer of a large body is
+   * transferred, so nobody may need anything in that buffer later.
+   */
   push(frame: Frame): void {
     if (!writeFrame(this.#out, frame)) this.#post(frame);
     else if (frame.kind === FRAME_CALL && frame.request.largeBody !== undefined)

@@ -12,13 +12,17 @@
  * slot, link.test.ts the frames of two listeners. No test has a random generation that comes twice.
  */
 import { invariant } from '../core/errors.js';
-import { asCallSlot, type CallSlot } from '../core/units.js';
+import { asCallSlot, type Branded, type CallSlot } from '../core/units.js';
 
 /**
  * Slot + generation × 2^20. A safe integer has 53 bits: 20 for the slot, 33 for the generation. After the
- * last generation comes 1, so a slot has an id again after 2^33 - 1 calls.
+ * last generation comes 1, so a slot has an id again after 2^33 - 1 calls. Branded, because a slot alone is a
+ * number too, and does not say which of its calls is meant.
  */
-export type CallId = number;
+export type CallId = Branded<number, 'CallId'>;
+
+/** Checks nothing. `nextId` makes ids; frame-codec.ts reads them from the ring. */
+export const asCallId = (value: number): CallId => value as CallId;
 
 /** By how much a slot's ids grow from call to call. All slots are below it: CALLS_IN_FLIGHT_MAX equals it. */
 const GENERATION_STEP = 2 ** 20;
@@ -64,8 +68,8 @@ export class OpenCalls<T> {
    */
   nextId(slot: CallSlot): CallId {
     const lastId = this.#ids[slot - this.#first]!;
-    if (lastId >= LAST_GENERATION) return GENERATION_STEP + slot;
-    return (lastId === 0 ? this.#firstId + slot : lastId) + GENERATION_STEP;
+    if (lastId >= LAST_GENERATION) return asCallId(GENERATION_STEP + slot);
+    return asCallId((lastId === 0 ? this.#firstId + slot : lastId) + GENERATION_STEP);
   }
 
   /** The call's item; undefined if the call has ended or never was here. */

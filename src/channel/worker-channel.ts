@@ -128,7 +128,7 @@ class SessionHandle implements DownstreamHandle {
   }
 
   recordUpstream(upstreamSlot: number, fallback: number, nowMs: MonotonicMs): void {
-    if (this.#table.hasSlot(this.#id)) this.#table.recordUpstream(this.#slot, upstreamSlot, fallback, nowMs);
+    this.#table.recordUpstream(this.#id, upstreamSlot, fallback, nowMs);
   }
 
   // Does not check `isEnded`: the listener drops a Tried frame that comes after the end of its call.
@@ -137,7 +137,7 @@ class SessionHandle implements DownstreamHandle {
   }
 
   recordQueued(queuedMs: number): void {
-    if (this.#table.hasSlot(this.#id)) this.#table.recordQueued(this.#slot, queuedMs);
+    this.#table.recordQueued(this.#id, queuedMs);
   }
 
   end(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): void {

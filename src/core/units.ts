@@ -6,7 +6,8 @@
  */
 
 declare const UNIT: unique symbol;
-type Branded<Base, Name extends string> = Base & { readonly [UNIT]: Name };
+/** For a brand that one file alone makes, such as CallId of channel/open-calls.ts. */
+export type Branded<Base, Name extends string> = Base & { readonly [UNIT]: Name };
 
 /** Slot of an account in the ledger, from 0. */
 export type AccountIndex = Branded<number, 'AccountIndex'>;

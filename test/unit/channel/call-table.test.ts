@@ -2,6 +2,7 @@ import t from 'tap';
 import { FRAME_BYTES_MAX } from '#src/core/limits.js';
 import { asCallSlot, asMonotonicMs } from '#src/core/units.js';
 import { CallTable, createCallTable } from '#src/channel/call-table.js';
+import { asCallId } from '#src/channel/open-calls.js';
 import { FALLBACKS_MAX } from '#src/config/catalog-schema.js';
 import { UPSTREAM_SLOTS_MAX } from '#src/telemetry/metrics-layout.js';
 
@@ -9,9 +10,9 @@ import { UPSTREAM_SLOTS_MAX } from '#src/telemetry/metrics-layout.js';
 const WINDOW_BYTES = 8;
 const SLOT = asCallSlot(3);
 /** The ids of calls: that slot in two generations, and the slot beside it. */
-const FIRST = 2 ** 20 * 2 ** 31 + 3;
-const NEXT = FIRST + 2 ** 20;
-const NEIGHBOUR = FIRST - 1;
+const FIRST = asCallId(2 ** 20 * 2 ** 31 + 3);
+const NEXT = asCallId(FIRST + 2 ** 20);
+const NEIGHBOUR = asCallId(FIRST - 1);
 
 void t.test('credits are spent to the last byte and overdrawn by one frame at most', (t) => {
   const table = new CallTable(createCallTable(8, 2 * WINDOW_BYTES));
@@ -64,11 +65,25 @@ void t.test('a slot that is opened again has a whole window and no memory of a c
   table.open(SLOT, 1);
   t.equal(table.isCancelled(NEXT), false);
   t.equal(table.isCancelled(FIRST), true, 'the call before has lost the slot');
-  t.same([table.hasSlot(FIRST), table.hasSlot(NEXT)], [false, true]);
-  table.cancel(NEXT);
-  t.same([table.hasSlot(FIRST), table.hasSlot(NEXT)], [false, true]);
   t.equal(table.refund(SLOT, 0), false, 'nobody waits');
   t.equal(table.spend(SLOT, WINDOW_BYTES - 1), true);
+  t.end();
+});
+
+void t.test('a worker records nothing of a call that has lost its slot to another', (t) => {
+  const table = new CallTable(createCallTable(8, 2 * WINDOW_BYTES));
+  const recorded = (): unknown => [table.upstreamOf(SLOT), table.fallbackOf(SLOT), table.queuedMsOf(SLOT)];
+  table.begin(FIRST);
+  table.cancel(FIRST);
+  table.recordUpstream(FIRST, 5, 1, asMonotonicMs(1));
+  table.recordQueued(FIRST, 2.5);
+  t.same(recorded(), [5, 1, 3], 'a call whose client has left still has it');
+  table.begin(NEXT);
+  table.recordUpstream(FIRST, 6, 2, asMonotonicMs(1));
+  table.recordQueued(FIRST, 7);
+  t.same(recorded(), [undefined, 0, 0]);
+  table.recordUpstream(NEXT, 0, 0, asMonotonicMs(1));
+  t.same(recorded(), [0, 0, 0]);
   t.end();
 });
 
@@ -127,7 +142,8 @@ void t.test('every order of spending and refunding wakes a worker that waits', (
 
 void t.test('the last of all upstreams and the last fallback are told apart', (t) => {
   const table = new CallTable(createCallTable(8, WINDOW_BYTES));
-  table.recordUpstream(SLOT, UPSTREAM_SLOTS_MAX - 1, FALLBACKS_MAX, asMonotonicMs(0));
+  table.begin(FIRST);
+  table.recordUpstream(FIRST, UPSTREAM_SLOTS_MAX - 1, FALLBACKS_MAX, asMonotonicMs(0));
   t.equal(table.upstreamOf(SLOT), UPSTREAM_SLOTS_MAX - 1);
   t.equal(table.fallbackOf(SLOT), FALLBACKS_MAX);
   table.begin(NEXT);
@@ -138,14 +154,15 @@ void t.test('the last of all upstreams and the last fallback are told apart', (t
 
 void t.test('when an upstream was tried, however long the host has been up', (t) => {
   const table = new CallTable(createCallTable(8, WINDOW_BYTES));
+  table.begin(FIRST);
   for (const sinceMs of [0, 5, 21_474_836.47, 42_949_672.9, 1e9, 1e11 + 0.5]) {
     for (const afterMs of [0, 0.25, 1, 3_600_000, 42_000_000]) {
-      table.recordUpstream(SLOT, 1, 0, asMonotonicMs(sinceMs + afterMs));
+      table.recordUpstream(FIRST, 1, 0, asMonotonicMs(sinceMs + afterMs));
       const ms = table.triedMs(SLOT, asMonotonicMs(sinceMs));
       t.ok(Math.abs(ms - afterMs) < 0.02, `${sinceMs} and ${afterMs} later: ${ms}`);
     }
   }
-  table.recordUpstream(SLOT, 1, 0, asMonotonicMs(99.9));
+  table.recordUpstream(FIRST, 1, 0, asMonotonicMs(99.9));
   t.equal(table.triedMs(SLOT, asMonotonicMs(100)), 0, 'the clock of another thread may be behind');
   t.end();
 });

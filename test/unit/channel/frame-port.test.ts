@@ -18,6 +18,7 @@ import {
   FRAME_FAIL,
   type Frame,
 } from '#src/channel/messages.js';
+import { asCallId, type CallId } from '#src/channel/open-calls.js';
 import { type Usage, USAGE_SOURCES, usageWithoutParts } from '#src/core/token-counts.js';
 import { UNRECORDED, type CarriedTrace } from '#src/telemetry/trace-context.js';
 import { pick, randomOf } from '../../support/random.js';
@@ -68,7 +69,7 @@ const TRACES: readonly (CarriedTrace | undefined)[] = [
 const BODIES = ['{}', '{"model":"é"}', '{"model":"日本語 🚪"}', '\ud800', ''];
 
 /** Any frame, from short to longer than a record may be. */
-function frameOf(random: () => number, id: number): Frame {
+function frameOf(random: () => number, id: CallId): Frame {
   const length = Math.floor(random() ** 4 * (RECORD_BYTES_MAX + 2_000));
   const bytes = Buffer.alloc(length, id & 0xff);
   switch (Math.floor(random() * 6)) {
@@ -140,7 +141,7 @@ for (const [where, create] of Object.entries(CHANNELS)) {
       const frames = random() < 0.2 ? BURST_FRAMES : Math.floor(random() * 20);
       for (let at = 0; at < frames; at += 1) {
         const end = random() < 0.5 ? 0 : 1;
-        const frame = frameOf(random, (id += 1));
+        const frame = frameOf(random, asCallId((id += 1)));
         said[1 - end]!.push(textOf(frame));
         ports[end]!.push(frame);
       }
@@ -156,10 +157,10 @@ for (const [where, create] of Object.entries(CHANNELS)) {
   void t.test(`what is pushed is copied: the sender may use its bytes again, ${where}`, async (t) => {
     const { ports, heard } = bed(t, create);
     const bytes = Buffer.from('first');
-    ports[0]!.push({ kind: FRAME_DATA, id: 1, bytes });
+    ports[0]!.push({ kind: FRAME_DATA, id: asCallId(1), bytes });
     bytes.write('other');
     await until(() => heard[1]!.length === 1);
-    t.equal(heard[1]![0], textOf({ kind: FRAME_DATA, id: 1, bytes: Buffer.from('first') }));
+    t.equal(heard[1]![0], textOf({ kind: FRAME_DATA, id: asCallId(1), bytes: Buffer.from('first') }));
   });
 }
 
@@ -167,7 +168,7 @@ void t.test(
   'within a thread nobody is called while it works, and early frames wait for their reader',
   async (t) => {
     const [one, other] = createLocalChannel();
-    const frames = [1, 2, 3].map((id) => ({ kind: FRAME_CREDIT, id }) as const);
+    const frames = [1, 2, 3].map((id) => ({ kind: FRAME_CREDIT, id: asCallId(id) }) as const);
     const sender = new FramePort(one, () => undefined);
     for (const frame of frames.slice(0, 2)) sender.push(frame);
     await new Promise((resolve) => setImmediate(resolve));
@@ -197,7 +198,8 @@ void t.test('small calls and answers are not serialised: their message is a numb
     port.close();
     other.port.close();
   });
-  for (let id = 1; id <= 10; id += 1) {
+  for (let call = 1; call <= 10; call += 1) {
+    const id = asCallId(call);
     const request = {
       requestId: 'req_1',
       door: 0,
@@ -250,7 +252,7 @@ void t.test('a large body follows the record of its call, and is transferred', a
   const sent = [1, 2, 3].map((id) => {
     const frame = {
       kind: FRAME_CALL,
-      id,
+      id: asCallId(id),
       request: { ...request, largeBody: Uint8Array.of(id, 2, 3) },
     } as const;
     return { frame, text: textOf(frame) };

@@ -4,6 +4,7 @@ import uws, { type HttpResponse } from 'uWebSockets.js';
 import { asAccountIndex } from '#src/core/units.js';
 import { FramePort, type FrameChannel } from '#src/channel/frame-port.js';
 import { FRAME_CALL, FRAME_END } from '#src/channel/messages.js';
+import { asCallId, type CallId } from '#src/channel/open-calls.js';
 import { CHAT_PATH } from '../contender.js';
 
 const { link } = workerData as { readonly link: FrameChannel };
@@ -13,7 +14,7 @@ interface Open {
   gone: boolean;
 }
 
-const calls = new Map<number, Open>();
+const calls = new Map<CallId, Open>();
 let lastId = 0;
 
 const port = new FramePort(link, (frame) => {
@@ -34,7 +35,7 @@ app.post(CHAT_PATH, (res) => {
   res.onData((chunk, isLast) => {
     body += Buffer.from(chunk).toString('latin1');
     if (!isLast) return;
-    const id = (lastId += 1);
+    const id = asCallId((lastId += 1));
     calls.set(id, open);
     port.push({
       kind: FRAME_CALL,

@@ -3,6 +3,7 @@ import { connect, type Socket } from 'node:net';
 import { workerData } from 'node:worker_threads';
 import { FramePort, type FrameChannel } from '#src/channel/frame-port.js';
 import { FRAME_CALL, FRAME_END } from '#src/channel/messages.js';
+import { asCallId, type CallId } from '#src/channel/open-calls.js';
 import type { Usage } from '#src/core/token-counts.js';
 import { CHAT_PATH } from '../contender.js';
 
@@ -28,12 +29,12 @@ const buffer = Buffer.allocUnsafeSlow(READ_BYTES);
 /** One call at a time. */
 class Connection {
   readonly socket: Socket;
-  #id = 0;
+  #id = asCallId(0);
   #chunks: Buffer[] = [];
   /** Of the body, as far as it is still to come; undefined before the head. */
   #leftBytes: number | undefined;
 
-  constructor(onFree: (connection: Connection) => void, onAnswer: (id: number, body: Buffer) => void) {
+  constructor(onFree: (connection: Connection) => void, onAnswer: (id: CallId, body: Buffer) => void) {
     const callback = (bytes: number, read: Uint8Array): boolean => {
       this.#take(read as Buffer, bytes);
       if (this.#leftBytes !== 0) return true;
@@ -50,7 +51,7 @@ class Connection {
     });
   }
 
-  send(id: number, body: string): void {
+  send(id: CallId, body: string): void {
     this.#id = id;
     this.#chunks = [];
     this.#leftBytes = undefined;
