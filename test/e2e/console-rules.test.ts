@@ -56,7 +56,14 @@ void t.test('contents of a call are asked for by a click alone', SKIP, async (t)
   const calls: string[] = [];
   for (const prompt of ['one', 'two']) {
     const { headers } = await gateway.chat(key, prompt);
-    calls.push(String(headers['x-request-id']));
+    const id = String(headers['x-request-id']);
+    calls.push(id);
+    // The page looks once. Call and contents are on disk up to a second after the response.
+    await eventually(`the contents of ${id}`, async () => {
+      const { status } = await gateway.admin.send('GET', `/admin/v1/calls/${id}/contents`);
+      const call = await gateway.admin.send('GET', `/admin/v1/calls/${id}`);
+      return status === 200 && call.status === 200 ? true : undefined;
+    });
   }
   const asked: string[] = [];
   page.on('request', (request) => {
