@@ -11,6 +11,7 @@
  *
  * Must hold: a slot is acquired again only when its call is over for worker and client, and each call's
  * receiver gets one end. Otherwise the ledger settles another call's hold (test/unit/channel/link.test.ts).
+ * `release` throws if the slot is free already, or if its worker has not sent the last frame.
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import { asCallSlot, type CallSlot } from '../core/units.js';
@@ -92,6 +93,9 @@ export class ListenerChannel {
   /** A stack. Its first `#freeCount` numbers are the free slots; the others mean nothing. */
   readonly #freeSlots: Int32Array;
   #freeCount: number;
+  /** By slot, less the first one: 1 from `acquire` to `release`, else 0. */
+  readonly #isTaken: Uint8Array;
+  readonly #firstSlot: number;
   readonly #calls: OpenCalls<OpenCall>;
   /** By the worker's index, without `#own`. */
   readonly #workers = new Map<number, AttachedWorker>();
@@ -109,6 +113,8 @@ export class ListenerChannel {
     // Slots are handed out from the low end, so a quiet gateway touches few pages of the shared buffers.
     this.#freeSlots = Int32Array.from({ length: count }, (_, index) => first + count - 1 - index);
     this.#freeCount = count;
+    this.#isTaken = new Uint8Array(count);
+    this.#firstSlot = first;
     this.#calls = new OpenCalls(first, count);
   }
 
@@ -148,6 +154,7 @@ export class ListenerChannel {
     if (this.#freeCount === 0) return undefined;
     this.#freeCount -= 1;
     const slot = asCallSlot(this.#freeSlots[this.#freeCount]!);
+    this.#isTaken[slot - this.#firstSlot] = 1;
     // `begin` clears the slot's words, `open` in `dispatch` sets the credits. The call log reads the words of
     // calls that no worker takes, too: they must not have the upstream of the slot's last call. `nextId`
     // returns the same id in `dispatch`.
@@ -156,20 +163,23 @@ export class ListenerChannel {
   }
 
   /**
-   * Gives back a slot that was never dispatched, or that its receiver kept beyond the last frame. A second
-   * release gives the slot to two calls; only the admission of the second notices (`isFree` of
-   * ledger/reservations.ts), if the first is still held then.
+   * Gives back a slot that was never dispatched, or that its receiver kept beyond the last frame. Call it
+   * once: an invariant fails at a second release, which would give the slot to two calls.
    */
   release(slot: CallSlot): void {
+    invariant(this.#isTaken[slot - this.#firstSlot] === 1, 'a call slot is released once');
+    invariant(this.#calls.at(slot) === undefined, 'a call slot is released after the last frame of its call');
+    this.#isTaken[slot - this.#firstSlot] = 0;
     this.#freeSlots[this.#freeCount] = slot;
     this.#freeCount += 1;
   }
 
   /**
-   * Sends the call to the worker in this thread, or to that with the fewest calls in flight. False if there
-   * is no worker: delivery.ts still has the slot then, and the receiver is not called. `largeBody` goes to
-   * the worker's thread at the end of the event-loop turn and is empty here from then on: do not use it after
-   * this. A full ring loses no call: frame-port.ts posts the frame then.
+   * Sends the call to the worker in this thread, or to that with the fewest calls in flight. Called once for
+   * a slot from `acquire`: an invariant fails if the slot has a call already. False if there is no worker:
+   * delivery.ts still has the slot then, and the receiver is not called. `largeBody` goes to the worker's
+   * thread at the end of the event-loop turn and is empty here from then on: do not use it after this. A full
+   * ring loses no call: frame-port.ts posts the frame then.
    */
   dispatch(slot: CallSlot, request: UpstreamRequest, receiver: CallReceiver): boolean {
     const worker = this.#isForOwnWorker(request) ? this.#own : (this.#leastLoadedWorker() ?? this.#own);

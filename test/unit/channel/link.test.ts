@@ -183,6 +183,25 @@ void t.test('slots are bounded: one more is refused, and one given back can be h
   t.end();
 });
 
+void t.test(
+  'a slot that is free, foreign or with a worker is not released: two calls would get it',
+  async (t) => {
+    const { link, sessions, addWorker } = bed(t, 2);
+    addWorker(0);
+    const slot = link.acquire()!;
+    link.release(slot);
+    for (const free of [slot, asCallSlot(9), asCallSlot(7), asCallSlot(10)])
+      t.throws(() => link.release(free), /released once/, `slot ${free}`);
+    link.dispatch(link.acquire()!, REQUEST, recorder());
+    await until('the call arrives', () => sessions.length === 1);
+    t.throws(() => link.release(slot), /after the last frame/);
+    sessions[0]!.downstream.end(new Uint8Array(0), USAGE, 1.5);
+    await until('the slot is free', () => link.inFlight === 0);
+    t.throws(() => link.release(slot), /released once/, 'the channel has released it');
+    t.same([link.acquire(), link.acquire(), link.acquire()].sort(), [8, 9, undefined]);
+  },
+);
+
 void t.test('without a worker nothing is dispatched', (t) => {
   const { link } = bed(t);
   t.equal(link.dispatch(link.acquire()!, REQUEST, recorder()), false);
