@@ -7,7 +7,9 @@
  *     delivery   dispatch to a worker → relay of its frames (response-writer, response) → settle
  *
  * Must hold: a request with an ambiguous head is rejected here, and its connection ends, before its key is
- * looked up (test/hostile/framing.test.ts).
+ * looked up. So `#checked` makes each handler of µWS: it reads and checks the head
+ * (test/hostile/framing.test.ts). Each response without a call asks `#discardsBody` once whether its
+ * connection ends (test/hostile/unread-bodies.test.ts).
  */
 import type { HttpRequest, HttpResponse, TemplatedApp } from 'uWebSockets.js';
 import { onEachTick } from '../core/clock.js';
@@ -30,6 +32,9 @@ import { Cors, DOCUMENT_PATH, rejectAndClose, writeDocument, writeError } from '
 
 /** How often each body that is read and each response that is written in pieces is checked for progress. */
 const SWEEP_PERIOD_MS = 1_000;
+
+/** Serves a request whose head is in `#head`, before it returns. */
+type Serve = (res: HttpResponse, req: HttpRequest) => void;
 
 export class ListenerServer {
   /** What this listener has for all of its requests. */
@@ -54,7 +59,7 @@ export class ListenerServer {
     tracer: CallTracer,
   ) {
     this.#listener = listener;
-    this.#modelRoutes = this.#newModelRoutes();
+    this.#modelRoutes = new ModelRoutes(listener);
     this.#cors = cors && new Cors(cors);
     this.#requestPrefix = requestPrefix;
     this.#tracer = tracer;
@@ -67,7 +72,7 @@ export class ListenerServer {
 
   /** Called after a reload has replaced the context's settings. Admitted calls keep plan, model and price. */
   onSettings(cors: CorsSettings | undefined): void {
-    this.#modelRoutes = this.#newModelRoutes();
+    this.#modelRoutes = new ModelRoutes(this.#listener);
     this.#cors = cors && new Cors(cors);
   }
 
@@ -93,85 +98,78 @@ export class ListenerServer {
   /** Adds all routes to a new app of ListenApps. */
   route(app: TemplatedApp): void {
     for (const door of DOORS) {
-      app.post(door.path, (res, req) => this.#startCall(res, req, door));
-      this.#routeAny(app, door.path, door.path, (res, req) =>
-        this.#rejectMethod(res, req, door.path, 'POST'),
-      );
+      const serve = this.#checked(door.path, 'chunks too', (res, req) => this.#startCall(res, req, door));
+      app.post(door.path, serve);
+      this.#addAny(app, door.path, door.path, (res, req) => this.#rejectMethod(res, req, door.path, 'POST'));
     }
-    this.#routeGet(app, '/v1/models', '/v1/models', (res, req) =>
-      this.#modelRoutes.list(res, this.#head.authorization, this.#newContext(req)),
+    this.#addGet(app, '/v1/models', '/v1/models', (res, req) =>
+      this.#modelRoutes.list(res, this.#head.authorization, this.#newContext(req), !this.#discardsBody()),
     );
     // A wildcard, because identifiers of models may hold slashes.
-    this.#routeGet(app, '/v1/models/*', '/v1/models/{id}', (res, req) =>
-      this.#modelRoutes.show(res, req.getUrl(), this.#head.authorization, this.#newContext(req)),
-    );
-    // The OpenAPI document of these routes.
-    this.#routeGet(app, DOCUMENT_PATH, 'other', (res, req) => {
-      this.#listener.metrics.countRequest('other', 'ok');
-      writeDocument(res, this.#newContext(req), this.#endsConnection());
+    this.#addGet(app, '/v1/models/*', '/v1/models/{id}', (res, req) => {
+      const { authorization } = this.#head;
+      const context = this.#newContext(req);
+      this.#modelRoutes.show(res, req.getUrl(), authorization, context, !this.#discardsBody());
     });
-    this.#routeAny(app, '/*', 'other', (res, req) => this.#reject(res, req, 'other', NOTHING_HERE));
+    // The OpenAPI document of these routes.
+    this.#addGet(app, DOCUMENT_PATH, 'other', (res, req) => {
+      this.#listener.metrics.countRequest('other', 'ok');
+      writeDocument(res, this.#newContext(req), !this.#discardsBody());
+    });
+    this.#addAny(app, '/*', 'other', (res, req) => this.#reject(res, req, 'other', NOTHING_HERE));
   }
 
   /**
-   * Whether the response to the request in `#head`, whose body is not read, ends its connection. Called once
-   * for each request, because a body that is read to be discarded takes of a budget.
+   * Whether the body of the request in `#head`, which gets its response now, is read to be discarded. If not,
+   * the response ends its connection. Called once for each such request, because it takes of a budget.
    */
-  #endsConnection(): boolean {
+  #discardsBody(): boolean {
     const { connections } = this.#listener;
     const bytes = Number(this.#head.contentLength ?? 0);
-    return connections.endsConnections || !mayDiscard(bytes, undefined, this.#listener);
+    return !connections.endsConnections && mayDiscard(bytes, undefined, this.#listener);
   }
 
-  /** Routes GET, and HEAD for the same without its body. */
-  #routeGet(
-    app: TemplatedApp,
-    path: string,
-    route: Route,
-    serve: (res: HttpResponse, req: HttpRequest) => void,
-  ): void {
-    this.#routeAny(app, path, route, (res, req) => {
+  /**
+   * Returns the handler of a route: it reads the head, and calls `serve` if the head is unambiguous. A body
+   * in chunks is rejected, unless `bodies` allows it. `route` names the requests in metrics.
+   */
+  #checked(route: Route, bodies: 'chunks too' | 'no chunks', serve: Serve): Serve {
+    return (res, req) => {
+      const head = this.#head;
+      head.read(req);
+      const chunkedError = head.isChunked && bodies === 'no chunks' ? CHUNKED_BODY : undefined;
+      const error = head.rejection() ?? chunkedError;
+      if (error === undefined) serve(res, req);
+      else this.#rejectAndEnd(res, req, route, error);
+    };
+  }
+
+  /** Adds a route for GET, and for HEAD, which gets the same without its body. */
+  #addGet(app: TemplatedApp, path: string, route: Route, serve: Serve): void {
+    this.#addAny(app, path, route, (res, req) => {
       const method = req.getMethod();
       if (method === 'get' || method === 'head') serve(res, req);
       else this.#rejectMethod(res, req, route, 'GET, HEAD');
     });
   }
 
-  /** Calls `serve` for requests whose head is unambiguous and whose body does not come in chunks. */
-  #routeAny(
-    app: TemplatedApp,
-    path: string,
-    route: Route,
-    serve: (res: HttpResponse, req: HttpRequest) => void,
-  ): void {
-    app.any(path, (res, req) => {
-      this.#head.read(req);
-      const error = this.#head.rejection() ?? (this.#head.isChunked ? CHUNKED_BODY : undefined);
-      if (error !== undefined) this.#rejectAndEnd(res, req, route, error);
-      else if (this.#cors !== undefined && this.#isPreflight(req)) this.#servePreflight(res, req, this.#cors);
+  /** Adds a route for all methods. CORS preflights are served here. */
+  #addAny(app: TemplatedApp, path: string, route: Route, serve: Serve): void {
+    const serveOrPreflight: Serve = (res, req) => {
+      if (this.#cors !== undefined && this.#isPreflight(req)) this.#servePreflight(res, req, this.#cors);
       else serve(res, req);
-    });
+    };
+    app.any(path, this.#checked(route, 'no chunks', serveOrPreflight));
   }
 
-  /** Checks the head as `#routeAny` does, but the body may come in chunks. */
   #startCall(res: HttpResponse, req: HttpRequest, door: Door): void {
-    const head = this.#head;
-    head.read(req);
-    const error = head.rejection();
-    if (error !== undefined) {
-      this.#rejectAndEnd(res, req, door.path, error);
-      return;
-    }
     const requestNumber = ++this.#requestCount;
     const requestId = requestIdOf(this.#requestPrefix, requestNumber);
     const cors = this.#corsLines();
     const listener = this.#listener;
-    const exchange = new ChatExchange(res, requestId, requestNumber, cors, head.isChunked, listener, door);
-    new Intake(exchange, listener).begin(req, head, this.#tracer);
-  }
-
-  #newModelRoutes(): ModelRoutes {
-    return new ModelRoutes(this.#listener, () => this.#endsConnection());
+    const { isChunked } = this.#head;
+    const exchange = new ChatExchange(res, requestId, requestNumber, cors, isChunked, listener, door);
+    new Intake(exchange, listener).begin(req, this.#head, this.#tracer);
   }
 
   /** Makes the context of a request that is no call, or whose head is rejected. */
@@ -199,7 +197,7 @@ export class ListenerServer {
   #servePreflight(res: HttpResponse, req: HttpRequest, cors: Cors): void {
     this.#listener.metrics.countRequest('other', 'ok');
     const { corsLines, requestId } = this.#newContext(req);
-    cors.writePreflight(res, corsLines, requestId, this.#endsConnection());
+    cors.writePreflight(res, corsLines, requestId, !this.#discardsBody());
   }
 
   /** Ends the connection with the response, because the framing of what follows is not certain. */
@@ -216,7 +214,7 @@ export class ListenerServer {
 
   #reject(res: HttpResponse, req: HttpRequest, route: Route, error: ErrorRecord, allow?: string): void {
     this.#listener.metrics.countRequest(route, error.code);
-    writeError(res, error, this.#newContext(req), this.#endsConnection(), allow);
+    writeError(res, error, this.#newContext(req), !this.#discardsBody(), allow);
   }
 }
 

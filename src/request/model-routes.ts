@@ -40,26 +40,32 @@ export function encodeModels(
 
 export class ModelRoutes {
   readonly #listener: ListenerContext;
-  readonly #endsConnection: () => boolean;
   /** By plan. Each is made when a caller first asks, because all at once would delay the thread's calls. */
   readonly #bodiesByPlan: (ModelBodies | undefined)[];
 
-  /** `endsConnection`: whether a response ends its connection. Must be called once for each response. */
-  constructor(listener: ListenerContext, endsConnection: () => boolean) {
+  constructor(listener: ListenerContext) {
     this.#listener = listener;
-    this.#endsConnection = endsConnection;
     this.#bodiesByPlan = listener.catalog.plans.map(() => undefined);
   }
 
-  /** Responds to GET and HEAD of /v1/models. `authorization`: the header. */
-  list(res: HttpResponse, authorization: string, context: CallContext): void {
-    this.#respond(res, authorization, context, '/v1/models', ({ list }) => list);
+  /**
+   * Responds to GET and HEAD of /v1/models. `authorization`: the header. `endsConnection`: the response ends
+   * its connection.
+   */
+  list(res: HttpResponse, authorization: string, context: CallContext, endsConnection: boolean): void {
+    this.#respond(res, authorization, context, endsConnection, '/v1/models', ({ list }) => list);
   }
 
-  /** Responds to GET and HEAD of /v1/models/{id}. `url`: the path, as in the request. */
-  show(res: HttpResponse, url: string, authorization: string, context: CallContext): void {
+  /** As `list`, for GET and HEAD of /v1/models/{id}. `url`: the path, as in the request. */
+  show(
+    res: HttpResponse,
+    url: string,
+    authorization: string,
+    context: CallContext,
+    endsConnection: boolean,
+  ): void {
     const name = decodePath(url.slice(MODELS_PREFIX.length));
-    this.#respond(res, authorization, context, '/v1/models/{id}', ({ byName }) => {
+    this.#respond(res, authorization, context, endsConnection, '/v1/models/{id}', ({ byName }) => {
       if (name === '') return MODEL_NAME_MISSING;
       // 404 in place of the error's usual 400, which is for a model that a body names (docs/errors.md).
       return byName.get(name) ?? { ...unknownModel(name), status: 404 };
@@ -71,12 +77,12 @@ export class ModelRoutes {
     res: HttpResponse,
     authorization: string,
     context: CallContext,
+    endsConnection: boolean,
     route: OtherRoute,
     bodyOf: (models: ModelBodies) => string | ErrorRecord,
   ): void {
     const rejection = authenticate(context, authorization, this.#listener);
     const body = rejection ?? bodyOf(this.#modelsOf(context.knownCaller.planIndex));
-    const endsConnection = this.#endsConnection();
     if (typeof body === 'string') {
       this.#listener.metrics.countRequest(route, 'ok');
       writeHead(res, 200, context, JSON_TYPE, endsConnection);
