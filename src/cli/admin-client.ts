@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { PAGE_ITEMS_MAX, ROOT } from '../admin/addresses.js';
 import type { Settings } from '../config/schema.js';
 import { ADMIN_URL_RULE, adminOriginOf, type AdminOptions } from './options.js';
-import { CommandError, Misuse } from './output.js';
+import { CommandError, Misuse, printError } from './output.js';
 import type { AdminTransport, AdminResponse, MissingStore } from './store-client.js';
 
 type AdminCallMethod = 'GET' | 'POST' | 'PUT' | 'DELETE';
@@ -262,7 +262,7 @@ export async function openHttpClient(
     if (typeof warning === 'string' && warning !== lastWarning) {
       lastWarning = warning;
       // Removes `199 tollgate "` and the last quote, which `send` of admin/http.ts puts around the text.
-      process.stderr.write(`${warning.replace(/^\d+ \S+ "|"$/g, '')}\n`);
+      printError(warning.replace(/^\d+ \S+ "|"$/g, ''));
     }
     return response;
   };

@@ -11,7 +11,7 @@ import { Option, type Command } from 'commander';
 import type { AuditReport } from '../store/audit.js';
 import { openHttpClient } from './admin-client.js';
 import { addStoreOptions, type AdminOptions, exampleText } from './options.js';
-import { EXIT_FAILED, EXIT_USAGE, printFields, printJson, printLine } from './output.js';
+import { EXIT_FAILED, EXIT_USAGE, printError, printFields, printJson, printLine } from './output.js';
 
 interface AuditOptions extends AdminOptions {
   readonly repair?: boolean;
@@ -78,7 +78,7 @@ async function flushGateway(dataPath: string): Promise<void> {
   if (address === undefined) return;
   const error = await askToFlush(dataPath, adminOrigin(address));
   if (error === undefined) return;
-  process.stderr.write(`Calls of the last moments may be missing here: ${error}\n`);
+  printError(`Calls of the last moments may be missing here: ${error}`);
 }
 
 /** Resolves with the reason why calls are not written; undefined if all are. Never rejects. */

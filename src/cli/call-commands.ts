@@ -10,7 +10,6 @@ import type { Command } from 'commander';
 import { PAGE_ITEMS_MAX } from '../admin/addresses.js';
 import type { CallsPageView, CallView, ContentsView } from '../admin/call-routes.js';
 import { type CsvCell, csvOf } from '../core/csv.js';
-import { visible } from '../core/wrong-input.js';
 import { addAdminCommand } from './admin-command.js';
 import { NoResponse, queryOf, readList, withAdminClient, withGateway, withQuery } from './admin-client.js';
 import {
@@ -20,7 +19,7 @@ import {
   parseNonEmpty,
   wholeNumberFrom,
 } from './options.js';
-import { Misuse, printFields, printJson, printLine, printTable } from './output.js';
+import { Misuse, printError, printFields, printJson, printLine, printTable } from './output.js';
 import type { Column } from './table.js';
 
 /** A bound, because `calls list` has all calls in memory before it prints the first. */
@@ -29,7 +28,7 @@ const LIST_CALLS_DEFAULT = 50;
 /** Calls that `calls tail` prints before it waits for new ones. */
 const TAIL_FIRST_CALLS = 10;
 const TAIL_PERIOD_MS = 1_000;
-const NO_RESPONSE_TEXT = `The gateway does not answer. Trying again every ${TAIL_PERIOD_MS / 1_000} s; Ctrl-C ends.\n`;
+const NO_RESPONSE_TEXT = `The gateway does not answer. Trying again every ${TAIL_PERIOD_MS / 1_000} s; Ctrl-C ends.`;
 
 interface CallFilterOptions extends AdminOptions {
   readonly account?: string;
@@ -137,7 +136,7 @@ async function tailCalls(options: CallFilterOptions): Promise<void> {
   const print = (calls: readonly CallView[]): void => {
     for (const call of calls) {
       if (options.json === true) printJson(call);
-      else printLine(visible(CALL_COLUMNS.map(({ text }) => text(call)).join('  ')));
+      else printLine(CALL_COLUMNS.map(({ text }) => text(call)).join('  '));
     }
   };
   await withGateway(options, async (client) => {
@@ -158,7 +157,7 @@ async function tailCalls(options: CallFilterOptions): Promise<void> {
         if (data.length >= PAGE_ITEMS_MAX) continue;
       } catch (error) {
         if (!(error instanceof NoResponse)) throw error;
-        if (!isUnreachable) process.stderr.write(NO_RESPONSE_TEXT);
+        if (!isUnreachable) printError(NO_RESPONSE_TEXT);
         isUnreachable = true;
       }
       await sleep(TAIL_PERIOD_MS);
@@ -186,8 +185,9 @@ async function showCall(id: string, options: AdminOptions & { contents?: boolean
 }
 
 function printContents(title: string, { text, bytes, cut }: ContentsView['request']): void {
-  printLine(`\n${title}, ${bytes} bytes${cut ? ', of which the beginning is kept' : ''}:`);
-  for (const line of text.split('\n')) printLine(visible(line));
+  printLine('');
+  printLine(`${title}, ${bytes} bytes${cut ? ', of which the beginning is kept' : ''}:`);
+  for (const line of text.split('\n')) printLine(line);
 }
 
 async function printCall(call: CallView): Promise<void> {
@@ -205,8 +205,7 @@ async function printCall(call: CallView): Promise<void> {
     ['cost', call.cost === null ? 'not charged' : `${call.cost} (tokens ${call.source})`],
   ]);
   printLine('');
-  for (const [ms, text] of timelineOf(call))
-    printLine(`${`+${ms.toFixed(1)} ms`.padStart(14)}  ${visible(text)}`);
+  for (const [ms, text] of timelineOf(call)) printLine(`${`+${ms.toFixed(1)} ms`.padStart(14)}  ${text}`);
 }
 
 /** Returns the events of a call, each with its milliseconds from the call's arrival. The end is last. */

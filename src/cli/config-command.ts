@@ -13,9 +13,8 @@ import type { Command } from 'commander';
 import type { LoadedSettings } from '../config/load.js';
 import type { Settings } from '../config/schema.js';
 import type { ProbeView } from '../gateway/upstream-probe.js';
-import { visible } from '../core/wrong-input.js';
 import { addStoreOptions, type AdminOptions, exampleText, parseNonEmpty } from './options.js';
-import { CommandError, EXIT_FAILED, printJson, printLine } from './output.js';
+import { CommandError, EXIT_FAILED, printError, printJson, printLine } from './output.js';
 
 /** The exit code of `import-litellm` if the printed settings lack models of the file. */
 const EXIT_LEFT_OUT = 2;
@@ -60,7 +59,7 @@ async function importFile(file: string, options: { readonly json?: boolean }): P
   const lines = remarks.map((remark) => remarkLine(file, remark));
   if (leftOut > 0) lines.push(`Left out: ${leftOut} of model_list's entries`);
   if (variables.length > 0) lines.push(`Set before the start: ${variables.join(', ')}`);
-  for (const line of lines) process.stderr.write(`${line}\n`);
+  for (const line of lines) printError(line);
 }
 
 interface CheckOptions extends Pick<AdminOptions, 'config' | 'data' | 'json'> {
@@ -125,7 +124,7 @@ async function checkConfig(options: CheckOptions): Promise<void> {
       return;
     }
     printLine(summaryOf(loaded));
-    for (const warning of warnings) process.stderr.write(`${visible(`Warning: ${warning}`)}\n`);
+    for (const warning of warnings) printError(`Warning: ${warning}`);
     if (views !== undefined) await (await import('./catalog-commands.js')).printProbes(views);
   } catch (error) {
     if (!(error instanceof ConfigError) || options.json !== true) throw error;

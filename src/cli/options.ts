@@ -10,6 +10,7 @@ import { createInterface } from 'node:readline/promises';
 import { type Command, InvalidArgumentError } from 'commander';
 import { parseMomentMs } from '../core/clock.js';
 import { KEY_EXPIRES_SECONDS_MAX } from '../registry/key-table.js';
+import { visible } from '../core/wrong-input.js';
 import { CommandError, Misuse } from './output.js';
 
 /** The values of the options that `addAdminOptions` adds, as Commander parses them. */
@@ -154,7 +155,7 @@ export async function confirm(question: string, { yes }: ConfirmationOptions): P
   try {
     // Ctrl-D rejects the question. Any other end of the input leaves it pending, so `close` is awaited too.
     const answer = await Promise.race([
-      terminal.question(`${question} [y/N] `).catch(() => ''),
+      terminal.question(`${visible(question)} [y/N] `).catch(() => ''),
       once(terminal, 'close').then(() => ''),
     ]);
     if (!/^y(es)?$/i.test(answer.trim())) throw new CommandError('Nothing was changed.');

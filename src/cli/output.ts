@@ -3,8 +3,13 @@
  * program.ts prints the message of an error and sets its exit code. A command that fails after it has printed
  * a result sets EXIT_FAILED itself.
  *
- * Must hold: table.ts, which takes 0.05 s to load, is imported only when a table is printed
- * (test/unit/bundle.test.ts); to a pipe nothing of a table is cut (test/unit/cli/output.test.ts).
+ * Must hold:
+ * - No text controls the terminal: names come from callers, messages from upstreams. So all that a command
+ *   prints goes through this file or status-text.ts, except JSON, CSV, YAML and Parquet
+ *   (test/unit/cli/output.test.ts, test/unit/cli/program.test.ts).
+ * - table.ts, which takes 0.05 s to load, is imported only when a table is printed
+ *   (test/unit/bundle.test.ts).
+ * - To a pipe nothing of a table is cut (test/unit/cli/output.test.ts).
  */
 import type { KeyView } from '../admin/views.js';
 import { visible } from '../core/wrong-input.js';
@@ -32,8 +37,19 @@ export function printJson(value: unknown): void {
   process.stdout.write(`${JSON.stringify(value)}\n`);
 }
 
+/** Prints one line on standard output. A line break in the text is shown as `�`. */
 export function printLine(text: string): void {
-  process.stdout.write(`${text}\n`);
+  process.stdout.write(`${visible(text)}\n`);
+}
+
+/** Prints an error, a warning or a remark on standard error; the text may have several lines. */
+export function printError(text: string): void {
+  process.stderr.write(`${visibleLines(text)}\n`);
+}
+
+/** As `visible`, but the line breaks stay. */
+export function visibleLines(text: string): string {
+  return text.split('\n').map(visible).join('\n');
 }
 
 /**
@@ -65,7 +81,7 @@ export function terminalWidth(): number {
 export async function printFields(fields: readonly (readonly [string, string])[]): Promise<void> {
   const { pad, widthOf } = await import('./table.js');
   const width = Math.max(...fields.map(([name]) => widthOf(name)));
-  for (const [name, value] of fields) printLine(`${pad(name, width)}  ${visible(value)}`);
+  for (const [name, value] of fields) printLine(`${pad(name, width)}  ${value}`);
 }
 
 /** Returns whole Unix seconds as text: `2025-01-31 12:00:00Z`. */

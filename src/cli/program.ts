@@ -19,7 +19,7 @@ import { addGroupCommands } from './group-commands.js';
 import { addKeyCommands } from './key-commands.js';
 import { addChangeCommands, addOperatorCommands } from './operator-commands.js';
 import { addMockUpstreamCommand } from './mock-upstream-command.js';
-import { EXIT_FAILED, EXIT_USAGE, Misuse } from './output.js';
+import { EXIT_FAILED, EXIT_USAGE, Misuse, printError, visibleLines } from './output.js';
 import { addServeCommand } from './serve-command.js';
 import { addStatusCommand } from './status-command.js';
 import { addUsageCommand } from './usage-command.js';
@@ -37,6 +37,8 @@ export function createProgram(): Command {
     // Before the commands are added, because each copies these settings. Commander wraps no description that
     // has less than 40 cells beside its flags, and a terminal of 80 breaks it in the midst of words.
     .configureHelp({ minWidthToWrap: 20 })
+    // Its errors repeat the arguments.
+    .configureOutput({ outputError: (text, write) => write(visibleLines(text)) })
     .exitOverride();
   addServeCommand(program);
   addConfigCommands(program);
@@ -70,7 +72,7 @@ const SERVER = 'mock-upstream';
 export async function runProgram(): Promise<void> {
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') {
-      process.stderr.write(`standard output cannot be written, what it has is cut off: ${error.message}\n`);
+      printError(`standard output cannot be written, what it has is cut off: ${error.message}`);
       process.exit(EXIT_FAILED);
     }
     if (process.argv[2] !== SERVER) process.exit(EXIT_PIPE);
@@ -83,7 +85,7 @@ export async function runProgram(): Promise<void> {
       // Commander has printed its message. `--help` and `--version` end with an error of exit code 0.
       process.exitCode = error.exitCode === 0 ? 0 : EXIT_USAGE;
     } else {
-      process.stderr.write(`${textOf(error)}\n`);
+      printError(textOf(error));
       process.exitCode = error instanceof Misuse ? EXIT_USAGE : EXIT_FAILED;
     }
   }

@@ -15,6 +15,7 @@ import { packageVersion } from '../core/version.js';
 import { supervise, supervisorOptions } from '../supervisor/supervisor.js';
 import { createLog, createLogSwitch, LogSwitch } from '../telemetry/log.js';
 import { bannerOf, commandOf } from './banner.js';
+import { printError } from './output.js';
 import { SETTINGS_PROCESS_VARIABLE } from './runtime-support.js';
 
 /** Runs until the gateways have ended, and sets the exit code. Called once, first in its process. */
@@ -31,12 +32,12 @@ export async function serve(): Promise<void> {
     loaded = await readSettings();
   } catch (error) {
     if (error instanceof SettingsUnread) {
-      if (error.signal !== null) process.stderr.write(`${error.message}\n`);
+      if (error.signal !== null) printError(error.message);
       process.exitCode = error.exitCode;
       return;
     }
     if (!(error instanceof ConfigError)) throw error;
-    process.stderr.write(`${error.message}\n`);
+    printError(error.message);
     process.exitCode = 1;
     return;
   }
@@ -50,7 +51,7 @@ export async function serve(): Promise<void> {
   const { rejection: whyNoGateway, exitCode } = await supervise(options, process, (ready) =>
     process.stdout.write(bannerOf({ version: packageVersion(), settings, source, ready, command })),
   );
-  if (whyNoGateway !== undefined) process.stderr.write(`${whyNoGateway}\n`);
+  if (whyNoGateway !== undefined) printError(whyNoGateway);
   process.exitCode = exitCode;
 }
 

@@ -24,7 +24,7 @@ import { StoreOnly } from '../registry/registry-context.js';
 import { Store } from '../store/store.js';
 import { noBooks, storePath } from '../store/store-file.js';
 import { createLog } from '../telemetry/log.js';
-import { CommandError } from './output.js';
+import { CommandError, printError } from './output.js';
 
 const REQUESTER = { operator: COMMAND, from: userName() };
 
@@ -77,8 +77,8 @@ export function openStoreTransport(settings: Settings, missingStore: MissingStor
   if (!hasStore && (missingStore === 'reject' || sharing !== undefined)) throw noBooks(data);
   const store = Store.hold(data, { kind: 'command' });
   if (!hasStore) {
-    process.stderr.write(
-      `There are no books in ${data}: they are made now. If a gateway has others, name their folder (--data, TOLLGATE_DATA).\n`,
+    printError(
+      `There are no books in ${data}: they are made now. If a gateway has others, name their folder (--data, TOLLGATE_DATA).`,
     );
   }
   const registry = new Registry({

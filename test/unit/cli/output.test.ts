@@ -1,6 +1,14 @@
 import t from 'tap';
 import type { Test } from 'tap';
-import { printFields, printJson, printTable, timeText } from '#src/cli/output.js';
+import {
+  printError,
+  printFields,
+  printJson,
+  printLine,
+  printTable,
+  timeText,
+  visibleLines,
+} from '#src/cli/output.js';
 
 async function printed(t: Test, print: () => void | Promise<void>): Promise<string> {
   const write = t.capture(process.stdout, 'write', () => true);
@@ -26,6 +34,19 @@ void t.test('tables', async (t) => {
     'NAME            N\n𝛼ß              1\nlonger name  1000\n\n',
   );
   t.equal(await printed(t, () => printTable(COLUMNS, [], 'none')), 'none\n');
+});
+
+void t.test('no text controls the terminal', async (t) => {
+  const escaping = 'acme\u{1b}[2J\r\u{202e}';
+  const shown = 'acme\u{fffd}[2J\u{fffd}\u{fffd}';
+  t.equal(await printed(t, () => printLine(escaping)), `${shown}\n`);
+  t.equal(await printed(t, () => printFields([[' ', escaping]])), `   ${shown}\n`);
+  t.match(await printed(t, () => printTable(COLUMNS, [[escaping, '1']], '')), shown);
+  t.equal(visibleLines(`${escaping}\n${escaping}`), `${shown}\n${shown}`);
+  const write = t.capture(process.stderr, 'write', () => true);
+  printError(`${escaping}\n`);
+  t.same(write.args().flat(), [`${shown}\n\n`]);
+  write.restore();
 });
 
 void t.test('fields, JSON, times', async (t) => {

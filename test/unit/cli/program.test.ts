@@ -97,6 +97,32 @@ void t.test('help names several words, and fits 80 cells', (t) => {
   t.end();
 });
 
+void t.test('no error controls the terminal, whatever it repeats', (t) => {
+  const escaping = '\u{1b}[2J\u{202e}x';
+  const cwd = t.testdir({ 'odd.yaml': `"\\e[2J": 1\n`, 'litellm.yaml': `model_list: []\n"\\e[2J": 1\n` });
+  for (const words of [
+    [escaping],
+    ['keys', escaping],
+    ['status', `--${escaping}`],
+    ['keys', 'create', '--account', 'a', '--name', 'n', '--expires-in', escaping],
+    ['config', 'check', '--config', escaping],
+    ['config', 'check', '--config', 'odd.yaml'],
+    ['serve', '--config', 'odd.yaml'],
+    ['config', 'import-litellm', 'litellm.yaml'],
+    ['accounts', 'list', '--data', escaping],
+    ['upstreams', 'test', escaping],
+  ]) {
+    const { status, stdout, stderr } = spawnSync(process.execPath, [MAIN, ...words], {
+      cwd,
+      encoding: 'utf8',
+    });
+    t.ok(status === 1 || status === 2, words.join(' '));
+    t.match(stderr, /\ufffd\[2J/, words.join(' '));
+    t.notMatch(stdout + stderr, /[\u001b\u202e]/, words.join(' '));
+  }
+  t.end();
+});
+
 void t.test('a start says that it may open too few files for its calls', async (t) => {
   const settings = (calls: number): string =>
     `models: [{ id: m, upstreams: [{ url: "echo:" }] }]
