@@ -155,7 +155,7 @@ export interface EventJudge {
  */
 export interface DoorStream {
   /**
-   * `chunk`: one chat.completion.chunk, with usage as providers/chat-writer.ts writes it. Returns whole
+   * `chunk`: one chat.completion.chunk, with usage as providers/provider-usage.ts writes it. Returns whole
    * events, or an empty text.
    */
   push(chunk: Members): string;
@@ -196,7 +196,7 @@ export interface Translator {
   readonly names: Readonly<Record<string, string>>;
   /**
    * Returns the response of a call that is not streamed, as JSON text. `response`: the chat completion, with
-   * usage as providers/chat-writer.ts writes it. Throws a ProviderError, as a DoorStream does.
+   * usage as providers/provider-usage.ts writes it. Throws a ProviderError, as a DoorStream does.
    */
   fromChat(response: Members, call: DoorCall): string;
   openStream(call: DoorCall): DoorStream;

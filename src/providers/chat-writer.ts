@@ -1,75 +1,27 @@
 /**
  * Writes chat completions: one object, or the chunks of a stream. The response readers of each provider call
- * these functions; upstream/door-call.ts calls `usageMember`. Upstream worker.
+ * these functions. Upstream worker.
  *
- * Must hold: the hand-written JSON is what JSON.stringify would write
- * (test/unit/providers/chat-writer.test.ts). The usage members have the names that upstream/usage-shapes.ts
- * reads, or calls are billed wrongly (test/unit/providers/anthropic/response.test.ts).
+ * Must hold: the hand-written JSON is what JSON.stringify would write, whatever the texts and numbers are. A
+ * text that is written without escaping is an EscapedText.
  */
-import type { TokenCounts } from '../core/token-counts.js';
 import { insideOfString, stringText, type Members } from '../core/json.js';
 import { SSE_DONE, sseEvent } from '../protocol/sse.js';
+import { usageMember, type ProviderUsage } from './provider-usage.js';
 
 /** `function_call` is for callers that sent `functions` in place of `tools`. */
 export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'function_call' | 'content_filter';
 
+declare const ESCAPED: unique symbol;
 /**
- * Tokens of a call as the provider reports them. They may break the rules of TokenCounts, such as -1 of
- * `countIn`: upstream/usage-shapes.ts checks them. If a provider reports the cache apart from the prompt, or
- * reasoning apart from the completion, the reader of its responses adds them.
+ * A text as the inside of a JSON string, without quotes. `escaped` makes one; the fast paths of the streams
+ * cut one out of JSON text. As a type, so that no plain text gets into a chunk, whose JSON it could break.
  */
-export interface ProviderUsage extends TokenCounts {
-  /** Parts of `promptTokens` and `completionTokens`; 0 if the provider does not say. */
-  readonly audioPromptTokens: number;
-  readonly imagePromptTokens: number;
-  readonly audioCompletionTokens: number;
-}
+export type EscapedText = string & { readonly [ESCAPED]: true };
 
-/**
- * A count that a provider reports: 0 if it is left out, as Google's JSON does with zeros, and -1 if it is no
- * number, so that upstream/usage-shapes.ts refuses it, as it does other negative and fractional counts.
- */
-export function countIn(value: unknown): number {
-  if (value === undefined || value === null) return 0;
-  return typeof value === 'number' ? value : -1;
-}
-
-/**
- * The sum of counts that a provider reports apart. If one of them is no count, it is the result, so that
- * upstream/usage-shapes.ts refuses it.
- */
-export function sumOfCounts(...counts: readonly number[]): number {
-  let sum = 0;
-  for (const count of counts) {
-    if (!Number.isInteger(count) || count < 0) return count;
-    sum += count;
-  }
-  return sum;
-}
-
-/**
- * The member `usage` of a chat completion, which upstream/usage-shapes.ts reads for the charge.
- * upstream/door-call.ts makes it again from the usage that is billed, for the translators of the doors.
- * Parts that are 0 or undefined are left out, except the usual ones.
- */
-export function usageMember(usage: TokenCounts & Partial<ProviderUsage>): Record<string, unknown> {
-  // OpenRouter's name, and LiteLLM's for the part that is kept for an hour.
-  const promptDetails: Record<string, number> = {
-    cached_tokens: usage.cachedTokens,
-    cache_write_tokens: usage.cacheWriteTokens,
-  };
-  if (usage.cacheWrite1hTokens !== 0) promptDetails.cache_write_1h_tokens = usage.cacheWrite1hTokens;
-  if (usage.audioPromptTokens) promptDetails.audio_tokens = usage.audioPromptTokens;
-  if (usage.imagePromptTokens) promptDetails.image_tokens = usage.imagePromptTokens;
-  const completionDetails: Record<string, number> = { reasoning_tokens: usage.reasoningTokens };
-  if (usage.audioCompletionTokens) completionDetails.audio_tokens = usage.audioCompletionTokens;
-  return {
-    prompt_tokens: usage.promptTokens,
-    completion_tokens: usage.completionTokens,
-    total_tokens: usage.promptTokens + usage.completionTokens,
-    prompt_tokens_details: promptDetails,
-    completion_tokens_details: completionDetails,
-  };
+/** Escapes any text. */
+export function escaped(text: string): EscapedText {
+  return insideOfString(text) as EscapedText;
 }
 
 /** One choice of a response that is not streamed. */
@@ -105,16 +57,16 @@ export function completionOf({ id, created, model, choices, usage }: Completion)
     const { index, message, finishReason, logprobs } = choices[position]!;
     if (position > 0) text += ',';
     text +=
-      `{"index":${Number.isFinite(index) ? index : 'null'},"message":${messageText(message)},` +
+      `{"index":${numberText(index)},"message":${messageText(message)},` +
       `"logprobs":${logprobs === undefined ? 'null' : JSON.stringify(logprobs)},"finish_reason":"${finishReason}"}`;
   }
   return withUsage(text, model, choices, usage);
 }
 
-/** As `completionOf`, for one choice that is a text alone, escaped as the inside of a JSON string. */
+/** As `completionOf`, for one choice that is a text alone. */
 export function textCompletionOf(
   { id, created, model, usage }: Omit<Completion, 'choices'>,
-  escapedText: string,
+  escapedText: EscapedText,
   finish: FinishReason,
 ): CompletionText {
   const text =
@@ -128,9 +80,14 @@ const ONE_CHOICE: readonly unknown[] = Object.freeze([Object.freeze({ index: 0 }
 
 function headOf(id: string, created: number, model: string): string {
   return (
-    `{"id":${stringText(id)},"object":"chat.completion","created":${created},` +
+    `{"id":${stringText(id)},"object":"chat.completion","created":${numberText(created)},` +
     `"model":${stringText(model)},"choices":[`
   );
+}
+
+/** As JSON.stringify writes a number. */
+function numberText(value: number): string {
+  return Number.isFinite(value) ? `${value}` : 'null';
 }
 
 /** Adds the end of the list of choices, the usage and the end of the object to `text`. */
@@ -215,16 +172,16 @@ export class ChunkWriter {
 
   /** A chunk with a piece of the content. */
   text(plainText: string, index = 0): string {
-    return this.piece('content', insideOfString(plainText), index);
+    return this.piece('content', escaped(plainText), index);
   }
 
   /** A chunk with a piece of the thoughts. */
   reasoning(plainText: string, index = 0): string {
-    return this.piece('reasoning_content', insideOfString(plainText), index);
+    return this.piece('reasoning_content', escaped(plainText), index);
   }
 
-  /** As `text` and `reasoning`, for a text that is escaped already, as the inside of a JSON string. */
-  piece(member: TextMember, escapedText: string, index = 0): string {
+  /** As `text` and `reasoning`, for a text that is escaped already. */
+  piece(member: TextMember, escapedText: EscapedText, index = 0): string {
     if (this.#member !== member || this.#index !== index) {
       this.#member = member;
       this.#index = index;
@@ -235,14 +192,15 @@ export class ChunkWriter {
   }
 
   /** The chunk that begins a tool call. `toolIndex`: position of the call in the message. */
-  toolStart(toolIndex: number, id: string, name: string): string {
+  toolStart(toolIndex: number, id: string, name: string, index = 0): string {
     const call = { index: toolIndex, id, type: 'function', function: { name, arguments: '' } };
-    return this.delta(`{"tool_calls":[${JSON.stringify(call)}]}`);
+    return this.delta(`{"tool_calls":[${JSON.stringify(call)}]}`, index);
   }
 
-  toolArguments(toolIndex: number, json: string): string {
-    const text = JSON.stringify(json);
-    return this.delta(`{"tool_calls":[{"index":${toolIndex},"function":{"arguments":${text}}}]}`);
+  /** A chunk with a piece of a tool call's arguments, which are JSON text. */
+  toolArguments(toolIndex: number, escapedJson: EscapedText, index = 0): string {
+    const call = `{"index":${toolIndex},"function":{"arguments":"${escapedJson}"}}`;
+    return this.delta(`{"tool_calls":[${call}]}`, index);
   }
 
   finish(reason: FinishReason, index = 0): string {

@@ -15,7 +15,8 @@
 import type { DoorName } from '../core/door-names.js';
 import type { Members } from '../core/json.js';
 import type { ProviderName } from '../core/provider-names.js';
-import type { CompletionText, ProviderUsage } from './chat-writer.js';
+import type { CompletionText } from './chat-writer.js';
+import type { ProviderUsage } from './provider-usage.js';
 
 // Codes of HttpFault that this folder gives. upstream/error-mapping.ts says what each means.
 /** The provider's protocol cannot express a member of the request. */

@@ -20,7 +20,6 @@ import {
   UPSTREAM_RESPONSE_BYTES_MAX,
 } from '../core/limits.js';
 import { isHtml, type HttpCall, type HttpFault, type HttpHandler } from '../http1/http-client.js';
-import { usageMember } from './chat-writer.js';
 import {
   ERROR_IN_RESPONSE,
   FIELD_UNSUPPORTED,
@@ -38,6 +37,7 @@ import {
   type ProviderFailure,
   type ProviderStream,
 } from './provider.js';
+import { usageMember } from './provider-usage.js';
 
 /** Only so many bytes of an error's body are read. */
 export const ERROR_BODY_BYTES_MAX = 64 * 1024;

@@ -6,7 +6,7 @@
  * large-translation.ts calls `exactBody`, `readsExtras` and `inCallersWords`, in a counter thread.
  *
  * Must hold: the usage in a translated response is that which is billed, in the form of
- * providers/chat-writer.ts, whether the upstream reported the tokens or the gateway counted them
+ * providers/provider-usage.ts, whether the upstream reported the tokens or the gateway counted them
  * (test/unit/upstream/door-call.test.ts). A passed body reaches the upstream byte for byte but for the
  * model's name, and a translated response is valid in the door's protocol (test/e2e/messages.test.ts,
  * test/e2e/responses.test.ts).
@@ -23,7 +23,7 @@ import { dialectAt } from '../doors/dialects.js';
 import type { Dialect, DoorCall, DoorStream, Translator } from '../doors/door.js';
 import type { HttpFault } from '../http1/http-client.js';
 import { forEachEvent } from '../protocol/sse.js';
-import { usageMember } from '../providers/chat-writer.js';
+import { usageMember } from '../providers/provider-usage.js';
 import { FieldError, type PassedCall, ProviderError } from '../providers/provider.js';
 import { invalidResponseFailure, budgetFailure, type AttemptFailure } from './error-mapping.js';
 import { inNamesOf } from './upstream-body.js';

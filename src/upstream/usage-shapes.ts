@@ -60,7 +60,7 @@
 import { isGiven, isRecord, type Members, membersOf } from '../core/json.js';
 import type { Usage } from '../core/token-counts.js';
 import { MessageUsage } from '../providers/anthropic/response.js';
-import type { ProviderUsage } from '../providers/chat-writer.js';
+import type { ProviderUsage } from '../providers/provider-usage.js';
 
 /** Why a report is impossible in itself: a number that is no count, or numbers that exclude each other. */
 export type ReportError = 'malformed' | 'contradictory';
@@ -127,7 +127,7 @@ export function tokensOfReport(report: unknown): Usage | ReportError | undefined
 
 /**
  * Reads a report of the Messages API. The result is what tokensOfMembers would return for the `usage` that
- * `usageMember` of providers/chat-writer.ts makes of the report; the unit test compares both. Fewer checks
+ * `usageMember` of providers/provider-usage.ts makes of the report; the unit test compares both. Fewer checks
  * are needed here: `promptTokens` is a sum with the cache in it, the total would be prompt + completion, and
  * `MessageUsage` lowers the 1-hour writes to all writes and the reasoning to the output.
  */
@@ -248,7 +248,7 @@ function unlessZero(count: unknown): unknown {
   return count === 0 ? undefined : count;
 }
 
-/** Tokens written for an hour, by our own name (providers/chat-writer.ts), and LiteLLM's and Anthropic's. */
+/** Tokens written for an hour, by our name (providers/provider-usage.ts), LiteLLM's and Anthropic's. */
 function cacheWrite1hIn(report: Members): unknown {
   const details = membersOf(report.prompt_tokens_details);
   const lifetimes = membersOf(details.cache_creation_token_details ?? report.cache_creation);

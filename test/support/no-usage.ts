@@ -1,5 +1,5 @@
 /** A report of a provider that says nothing, for tests to change. */
-import type { ProviderUsage } from '#src/providers/chat-writer.js';
+import type { ProviderUsage } from '#src/providers/provider-usage.js';
 
 export const NO_USAGE: ProviderUsage = {
   promptTokens: 0,

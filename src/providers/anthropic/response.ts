@@ -14,15 +14,9 @@
  */
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isGiven, isRecord } from '../../core/json.js';
-import {
-  completionOf,
-  countIn,
-  sumOfCounts,
-  type CompletionText,
-  type FinishReason,
-  type ProviderUsage,
-} from '../chat-writer.js';
+import { completionOf, type CompletionText, type FinishReason } from '../chat-writer.js';
 import { ProviderError, type UnsignedCall } from '../provider.js';
+import { countIn, sumOfCounts, type ProviderUsage } from '../provider-usage.js';
 import { failureOf } from './errors.js';
 import { responseToolOf, callsFunctions } from './tools.js';
 

@@ -20,8 +20,9 @@
  */
 import { isRecord, parsedJson } from '../../core/json.js';
 import { forEachEvent, SseSplitter } from '../../protocol/sse.js';
-import { ChunkWriter, type FinishReason, type ProviderUsage } from '../chat-writer.js';
+import { ChunkWriter, escaped, type EscapedText, type FinishReason } from '../chat-writer.js';
 import { ProviderError, type UnsignedCall, type ProviderStream } from '../provider.js';
+import { type ProviderUsage } from '../provider-usage.js';
 import { failureOf } from './errors.js';
 import { finishOf, idOf, MessageUsage, promptReportOf, refusalOf, textOf } from './response.js';
 import { responseToolOf, callsFunctions } from './tools.js';
@@ -98,7 +99,7 @@ export class MessageStream implements ProviderStream {
       PLAIN_DELTA.lastIndex = position;
       const piece = hasNoCr && this.#hasRole ? PLAIN_DELTA.exec(text) : null;
       if (piece !== null) {
-        chunks += this.#pieceChunk(piece[1]!, piece[2]!);
+        chunks += this.#pieceChunk(piece[1]!, piece[2] as EscapedText);
         position = PLAIN_DELTA.lastIndex;
         continue;
       }
@@ -123,7 +124,9 @@ export class MessageStream implements ProviderStream {
         return isRecord(event.content_block) ? this.#startBlock(event.content_block) : '';
       case 'content_block_stop':
         // A tool call without arguments has sent no text for them. OpenAI's clients want an object.
-        return this.#blockKind === 'other' || this.#hasArguments ? '' : this.#pieceChunk('input_json', '{}');
+        return this.#blockKind === 'other' || this.#hasArguments
+          ? ''
+          : this.#pieceChunk('input_json', escaped('{}'));
       case 'message_start':
         this.#startMessage(event.message);
         return '';
@@ -196,11 +199,11 @@ export class MessageStream implements ProviderStream {
   #chunkOfDelta(delta: Record<string, unknown>): string {
     switch (delta.type) {
       case 'text_delta':
-        return this.#pieceChunk('text', escaped(delta.text));
+        return this.#pieceChunk('text', escaped(textOf(delta.text)));
       case 'thinking_delta':
-        return this.#pieceChunk('thinking', escaped(delta.thinking));
+        return this.#pieceChunk('thinking', escaped(textOf(delta.thinking)));
       case 'input_json_delta':
-        return this.#pieceChunk('input_json', escaped(delta.partial_json));
+        return this.#pieceChunk('input_json', escaped(textOf(delta.partial_json)));
       case 'signature_delta':
         // The text went out as `reasoning_content` already, so the block has none.
         return thinkingChunk(this.#openWriter(), {
@@ -213,11 +216,8 @@ export class MessageStream implements ProviderStream {
     }
   }
 
-  /**
-   * The chunk for a piece of the open block. `type`: of a delta, without `_delta`. `text`: the inside of a
-   * JSON string.
-   */
-  #pieceChunk(type: string, text: string): string {
+  /** The chunk for a piece of the open block. `type`: of a delta, without `_delta`. */
+  #pieceChunk(type: string, text: EscapedText): string {
     const writer = this.#openWriter();
     this.#isUsageDue = false;
     if (type === 'text') return writer.piece('content', text);
@@ -226,7 +226,7 @@ export class MessageStream implements ProviderStream {
     this.#hasArguments = true;
     if (this.#blockKind === 'response_tool') return writer.piece('content', text);
     if (this.#callsFunctions) return writer.delta(`{"function_call":{"arguments":"${text}"}}`);
-    return writer.delta(`{"tool_calls":[{"index":${this.#callIndex},"function":{"arguments":"${text}"}}]}`);
+    return writer.toolArguments(this.#callIndex, text);
   }
 
   #chunksOfMessageDelta({ delta, usage }: Record<string, unknown>): string {
@@ -263,9 +263,4 @@ export class MessageStream implements ProviderStream {
 
 function thinkingChunk(writer: ChunkWriter, block: Record<string, unknown>): string {
   return writer.delta(JSON.stringify({ thinking_blocks: [block] }));
-}
-
-/** The text as the inside of a JSON string. */
-function escaped(text: unknown): string {
-  return JSON.stringify(textOf(text)).slice(1, -1);
 }

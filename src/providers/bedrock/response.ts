@@ -12,14 +12,13 @@ import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
 import {
   completionOf,
-  countIn,
-  sumOfCounts,
   textCompletionOf,
   type CompletionText,
+  type EscapedText,
   type FinishReason,
-  type ProviderUsage,
 } from '../chat-writer.js';
 import { ProviderError, type UnsignedCall } from '../provider.js';
+import { countIn, sumOfCounts, type ProviderUsage } from '../provider-usage.js';
 import { publicName } from './models.js';
 import { responseToolOf } from './tools.js';
 
@@ -122,7 +121,7 @@ export function textResponse(json: string, call: UnsignedCall): CompletionText |
   if (match === null) return undefined;
   const [, escapedText, stopReason, usage] = match;
   const head = headOf(call, usageOf(JSON.parse(usage!), undefined));
-  return textCompletionOf(head, escapedText!, finishOf(stopReason, { hasToolCalls: false }));
+  return textCompletionOf(head, escapedText as EscapedText, finishOf(stopReason, { hasToolCalls: false }));
 }
 
 /** Reads any response of Converse. Throws a ProviderError. */

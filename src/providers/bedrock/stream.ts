@@ -16,7 +16,7 @@
  */
 import { isRecord } from '../../core/json.js';
 import { SSE_EVENT_BYTES_MAX } from '../../core/limits.js';
-import { ChunkWriter } from '../chat-writer.js';
+import { ChunkWriter, escaped, type EscapedText } from '../chat-writer.js';
 import { ProviderError, type UnsignedCall, type ProviderStream } from '../provider.js';
 import { eventOf, FrameReader, type Headers } from './frames.js';
 import { publicName } from './models.js';
@@ -110,8 +110,8 @@ export class ConverseStream implements ProviderStream {
     this.#readEvent(eventType, eventOf(headers, bytes.toString('utf8', start, end)));
   }
 
-  /** The text of a payload that matches TEXT_DELTA, as the inside of a JSON string; undefined for another. */
-  #escapedTextIn(bytes: Buffer, start: number, end: number): string | undefined {
+  /** The text of a payload that matches TEXT_DELTA; undefined for another. */
+  #escapedTextIn(bytes: Buffer, start: number, end: number): EscapedText | undefined {
     if (this.#decodedBytes !== bytes) {
       this.#decodedBytes = bytes;
       this.#latin1 = bytes.toString('latin1');
@@ -119,7 +119,7 @@ export class ConverseStream implements ProviderStream {
     TEXT_DELTA.lastIndex = start;
     const match = TEXT_DELTA.exec(this.#latin1);
     // The match must end with the payload. Without a match `lastIndex` is 0.
-    return TEXT_DELTA.lastIndex === end ? match?.[1] : undefined;
+    return TEXT_DELTA.lastIndex === end ? (match?.[1] as EscapedText | undefined) : undefined;
   }
 
   #readEvent(type: string | undefined, event: Record<string, unknown>): void {
@@ -180,7 +180,8 @@ export class ConverseStream implements ProviderStream {
   #writeInput(json: string): void {
     this.#hasToolInput ||= json !== '';
     if (this.#openCall === 'response') this.#write(this.#writer.text(json));
-    else if (this.#openCall === 'callers') this.#write(this.#writer.toolArguments(this.#toolCount - 1, json));
+    else if (this.#openCall === 'callers')
+      this.#write(this.#writer.toolArguments(this.#toolCount - 1, escaped(json)));
   }
 
   #readReasoning({ text, signature, redactedContent }: Record<string, unknown>): void {

@@ -12,17 +12,10 @@
  * (contents.test.ts). A sound has the same id in a stream (stream.test.ts).
  */
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
-import { isRecord } from '../../core/json.js';
-import {
-  completionOf,
-  countIn,
-  sumOfCounts,
-  type Choice,
-  type CompletionText,
-  type FinishReason,
-  type ProviderUsage,
-} from '../chat-writer.js';
+import { isRecord, membersOf } from '../../core/json.js';
+import { completionOf, type Choice, type CompletionText, type FinishReason } from '../chat-writer.js';
 import { ProviderError, type UnsignedCall } from '../provider.js';
+import { countIn, sumOfCounts, type ProviderUsage } from '../provider-usage.js';
 import { throwIfError } from './errors.js';
 
 /** Translates the body of a 200. Throws a ProviderError for an error, or what is no response of Gemini. */
@@ -208,7 +201,7 @@ export function logprobsOf({ logprobsResult }: Record<string, unknown>): object 
 }
 
 function tokenOf(value: unknown): object {
-  const { token, logProbability } = isRecord(value) ? value : {};
+  const { token, logProbability } = membersOf(value);
   return {
     token: typeof token === 'string' ? token : '',
     logprob: typeof logProbability === 'number' ? logProbability : 0,

@@ -19,8 +19,9 @@ import { hasLiteral, isRecord, jsonStringEnd, parsedJson } from '../../core/json
 import { UPSTREAM_RESPONSE_BYTES_MAX } from '../../core/limits.js';
 import { CHOICES_MAX } from '../../protocol/request-rules.js';
 import { forEachData, SseSplitter } from '../../protocol/sse.js';
-import { ChunkWriter, type FinishReason, type ProviderUsage, type TextMember } from '../chat-writer.js';
+import { ChunkWriter, type EscapedText, type FinishReason, type TextMember } from '../chat-writer.js';
 import { ProviderError, type UnsignedCall, type ProviderStream } from '../provider.js';
+import { type ProviderUsage } from '../provider-usage.js';
 import { throwIfError } from './errors.js';
 import {
   audioIdOf,
@@ -319,8 +320,8 @@ export class TextTemplate {
     return true;
   }
 
-  /** The text of an event that matches, as the inside of a JSON string; undefined for any other event. */
-  textIn(event: string): string | undefined {
+  /** The text of an event that matches; undefined for any other event. */
+  textIn(event: string): EscapedText | undefined {
     const literalBefore = this.#literalBefore;
     if (literalBefore === undefined || !hasLiteral(event, 0, literalBefore)) return undefined;
     const end = jsonStringEnd(event, literalBefore.length);
@@ -339,7 +340,7 @@ export class TextTemplate {
     }
     if (position !== event.length) return undefined;
     this.#unmatchedTemplates = 0;
-    return event.slice(literalBefore.length, end);
+    return event.slice(literalBefore.length, end) as EscapedText;
   }
 }
 

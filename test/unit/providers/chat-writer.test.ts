@@ -1,16 +1,18 @@
-/** A completion is written as JSON.stringify would write it, and its members are those of the text. */
+/** Completions and chunks are what JSON.stringify would write; a completion's members are those of its text. */
 import t from 'tap';
-import { completionOf, type Completion, type FinishReason } from '#src/providers/chat-writer.js';
-import { PROVIDERS } from '#src/providers/providers.js';
+import {
+  ChunkWriter,
+  completionOf,
+  escaped,
+  textCompletionOf,
+  type Completion,
+  type FinishReason,
+} from '#src/providers/chat-writer.js';
 import { NO_USAGE } from '../../support/no-usage.js';
-import { answerCases } from '../../support/provider-answers.js';
-import { GEMINI } from '../../support/provider-dialects.js';
-import { callOf, FORMS } from '../../support/provider-forms.js';
 import { membersOfResponse } from '#src/upstream/response-json.js';
 import { ResponseBudget, WorkerBudget, createBudget } from '#src/upstream/worker-budget.js';
 import { ResponseReader } from '#src/upstream/response-reader.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';
-import { tokensOfReport } from '#src/upstream/usage-shapes.js';
 
 const TEXTS = ['', 'plain', 'a "quote" \\ and \n', 'é 漢字 😀', '\ud800 alone', '</script>\u2028\u0000'];
 const NUMBERS = [0, 1, 130, 2 ** 53, 1e21, 0.5, Infinity];
@@ -118,32 +120,38 @@ void t.test('completions', (t) => {
   t.end();
 });
 
-void t.test('no sum hides what is no count', (t) => {
-  const reports: Readonly<Record<string, readonly object[]>> = {
-    anthropic: [
-      { input_tokens: -5, cache_read_input_tokens: 300, output_tokens: 9 },
-      { input_tokens: 5, cache_read_input_tokens: 2.5, cache_creation_input_tokens: 2.5, output_tokens: 9 },
-      { input_tokens: '500', cache_read_input_tokens: 3, output_tokens: 9 },
-    ],
-    gemini: [
-      { promptTokenCount: 12, toolUsePromptTokenCount: -7, candidatesTokenCount: 9 },
-      { promptTokenCount: 12, candidatesTokenCount: -5, thoughtsTokenCount: 20 },
-      { promptTokenCount: 12, candidatesTokenCount: 4.5, thoughtsTokenCount: 4.5 },
-      { promptTokenCount: 12, candidatesTokenCount: '900', thoughtsTokenCount: 4 },
-    ],
-    bedrock: [
-      { inputTokens: -5, cacheReadInputTokens: 300, outputTokens: 9 },
-      { inputTokens: 5, outputTokens: -9 },
-      { inputTokens: '500', cacheReadInputTokens: 3, outputTokens: 9 },
-    ],
-  };
-  for (const form of FORMS) {
-    const [first] = answerCases(form.dialect);
-    for (const usage of reports[form.dialect === GEMINI ? 'gemini' : form.provider] ?? reports.anthropic!) {
-      const body = Buffer.from(JSON.stringify(form.dialect.whole({ ...first!, usage: { ...usage } })));
-      const { members } = PROVIDERS[form.provider]!.readResponse(body, callOf(form, {}));
-      t.equal(tokensOfReport(members.usage), 'malformed', `${form.name}: ${JSON.stringify(usage)}`);
-    }
+void t.test('a time that is none', (t) => {
+  for (const created of [NaN, Infinity, -1, 1.5]) {
+    const head = { id: 'x', created, model: 'm', usage: undefined };
+    const completion = { ...head, choices: [] };
+    t.equal(completionOf(completion).text, JSON.stringify(objectOf(completion)));
+    const { text } = textCompletionOf(head, escaped('Hi "you"'), 'stop');
+    const message = { role: 'assistant', content: 'Hi "you"' };
+    const choices = [{ index: 0, message, finishReason: 'stop' as const }];
+    t.equal(text, JSON.stringify(objectOf({ ...head, choices })));
   }
+  t.end();
+});
+
+void t.test('the chunks of a choice name that choice', (t) => {
+  const writer = new ChunkWriter('x', 'm', 1_700_000_000);
+  const head = { id: 'x', object: 'chat.completion.chunk', created: 1_700_000_000, model: 'm' };
+  for (const text of TEXTS)
+    for (const index of [0, 3, 1]) {
+      const call = { index: 2, id: text, type: 'function', function: { name: text, arguments: '' } };
+      const piece = { index: 2, function: { arguments: text } };
+      const chunks: [written: string, delta: object, finish: string | null][] = [
+        [writer.role(index), { role: 'assistant', content: '' }, null],
+        [writer.text(text, index), { content: text }, null],
+        [writer.reasoning(text, index), { reasoning_content: text }, null],
+        [writer.toolStart(2, text, text, index), { tool_calls: [call] }, null],
+        [writer.toolArguments(2, escaped(text), index), { tool_calls: [piece] }, null],
+        [writer.finish('stop', index), {}, 'stop'],
+      ];
+      for (const [written, delta, finish] of chunks) {
+        const choices = [{ index, delta, logprobs: null, finish_reason: finish }];
+        t.equal(written, `data: ${JSON.stringify({ ...head, choices })}\n\n`);
+      }
+    }
   t.end();
 });

@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
 import type { Usage } from '#src/core/token-counts.js';
 import { MessageUsage } from '#src/providers/anthropic/response.js';
-import { usageMember } from '#src/providers/chat-writer.js';
+import { usageMember } from '#src/providers/provider-usage.js';
 import { NO_USAGE } from '../../support/no-usage.js';
 import { reportIn, tokensOfReport } from '#src/upstream/usage-shapes.js';
 import { newSeed, pick, randomOf } from '../../support/random.js';

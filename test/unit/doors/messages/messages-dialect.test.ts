@@ -5,7 +5,7 @@ import { MESSAGES_DIALECT } from '#src/doors/messages/messages-dialect.js';
 import { carriedIn } from '#src/doors/responses/encrypted-content.js';
 import { RESPONSES_DIALECT } from '#src/doors/responses/responses-dialect.js';
 import { MessageUsage } from '#src/providers/anthropic/response.js';
-import { usageMember } from '#src/providers/chat-writer.js';
+import { usageMember } from '#src/providers/provider-usage.js';
 import { FieldError } from '#src/providers/provider.js';
 import { addStreamTexts, keyedResponseTexts } from '#src/upstream/chat-text.js';
 import { CALL_PIECES } from '../../../support/call-pieces.js';
