@@ -5,7 +5,7 @@
  * the body is large.
  *
  *     response_format json_schema  outputConfig.textFormat, if the model has it and the schema allows for it
- *                                  (formatSchema: Bedrock knows the same part of JSON Schema); else a
+ *                                  (anthropic/schemas.ts: Bedrock knows the same part of JSON Schema); else a
  *                                  tool of that schema, whose arguments become the content
  *     response_format json_object  such a tool with any object
  *     strict: true of a tool       as in anthropic/tools.ts, for Claude 4.5 and 4.6; else left out
@@ -24,14 +24,8 @@
  */
 import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
-import {
-  ANY_OBJECT,
-  closedSchema,
-  closeStrictTools,
-  formatSchema,
-  NO_PARAMETERS,
-  responseToolName,
-} from '../anthropic/tools.js';
+import { closedSchema, formatSchema, toolSchemas } from '../anthropic/schemas.js';
+import { ANY_OBJECT, NO_PARAMETERS, responseToolName } from '../anthropic/tools.js';
 import { type Fields, functionOf, jsonFormatOf, keepAllowed, nameIn, toolChoiceOf } from '../fields.js';
 import { FieldError, type UnsignedCall } from '../provider.js';
 import { addCachePoint, type Block } from './content.js';
@@ -113,8 +107,7 @@ export function toolsOf(
   }
   // This comes before `closeStrictTools`: a tool that the choice excludes must not count there.
   let choice = choiceOf(fields, tools, usesTools);
-  const specs = tools.flatMap(({ toolSpec: spec }) => (isRecord(spec) ? [spec] : []));
-  closeStrictTools(specs, INPUT_SCHEMA, form?.closed);
+  closeStrictTools(tools, form?.closed);
   const isForced = choice !== undefined && !('auto' in choice);
   const { claude } = facts;
   const cannotForce =
@@ -153,13 +146,16 @@ function singleCallOf(fields: Fields, { family, version }: ModelFacts, choice: B
   return { tool_choice: { ...(choice === undefined && { type: 'auto' }), disable_parallel_tool_use: true } };
 }
 
-/** Where `toolSpec` below has the schema. */
-const INPUT_SCHEMA = {
-  get: ({ inputSchema }: Record<string, unknown>) => (inputSchema as { json: Record<string, unknown> }).json,
-  set(spec: Record<string, unknown>, schema: Record<string, unknown>): void {
-    spec.inputSchema = { json: schema };
-  },
-};
+/** As in anthropic/tools.ts, for tools as `toolSpec` makes them. Cache points among them stay. */
+function closeStrictTools(tools: readonly Block[], format: Block | undefined): void {
+  const specs = tools.flatMap(({ toolSpec: spec }) => (isRecord(spec) && spec.strict === true ? [spec] : []));
+  const schemas = specs.map(({ inputSchema }) => (inputSchema as { json: Record<string, unknown> }).json);
+  toolSchemas(schemas, format).forEach((schema, index) => {
+    const spec = specs[index]!;
+    if (schema === undefined) delete spec.strict;
+    else spec.inputSchema = { json: schema };
+  });
+}
 
 /** A tool as Converse has it. `schema`: of its input. */
 function toolSpec(name: string, description: string | undefined, schema: Block, strict = false): Block {

@@ -1,7 +1,6 @@
 /** What the names of models say. */
 import t from 'tap';
 import { traitsOf } from '#src/providers/anthropic/models.js';
-import { closedSchema } from '#src/providers/anthropic/tools.js';
 
 /** Letters: sampling, one sampler, schemas, forced tools, system turns. */
 const MODELS: [name: string, thinking: string, off: string | undefined, letters: string, efforts: number][] =
@@ -45,97 +44,6 @@ void t.test('models', (t) => {
     t.equal(traitsOf(name), traits, 'the same again');
   }
   for (let index = 0; index < 600; index++) traitsOf(`claude-opus-4-8-${index}`);
-  t.end();
-});
-
-const object = (properties: object, more: object = {}): Record<string, unknown> => ({
-  type: 'object',
-  properties,
-  ...more,
-});
-const CLOSED = { additionalProperties: false };
-
-const SCHEMAS: [
-  name: string,
-  given: Record<string, unknown>,
-  strict: boolean,
-  expected: object | undefined,
-][] = [
-  [
-    'closed already',
-    object({ a: { type: 'string' } }, CLOSED),
-    true,
-    object({ a: { type: 'string' } }, CLOSED),
-  ],
-  ['not said', object({}), false, object({}, CLOSED)],
-  ['open', object({}, { additionalProperties: true }), false, undefined],
-  ['open, and strict', object({}, { additionalProperties: true }), true, object({}, CLOSED)],
-  ['a map', { type: 'object', additionalProperties: { type: 'string' } }, false, undefined],
-  ['any object', { type: 'object' }, false, undefined],
-  ['an inner map', object({ a: { type: 'array', items: { type: 'object' } } }), false, undefined],
-  [
-    'inner ones',
-    object({
-      a: { anyOf: [object({}), { type: 'null' }] },
-      b: { type: 'array', items: object({}), minItems: 1 },
-    }),
-    false,
-    object(
-      {
-        a: { anyOf: [object({}, CLOSED), { type: 'null' }] },
-        b: { type: 'array', items: object({}, CLOSED), minItems: 1 },
-      },
-      CLOSED,
-    ),
-  ],
-  [
-    'limits that cannot be enforced',
-    object({
-      a: { type: 'string', description: 'A.', maxLength: 3, pattern: 'x' },
-      b: { type: 'number', minimum: 0 },
-    }),
-    false,
-    object(
-      {
-        a: { type: 'string', description: 'A.\n\n{maxLength: 3, pattern: "x"}' },
-        b: { type: 'number', description: '{minimum: 0}' },
-      },
-      CLOSED,
-    ),
-  ],
-  [
-    'references, formats, values',
-    {
-      ...object({
-        a: { $ref: '#/$defs/x' },
-        b: { type: 'string', format: 'date' },
-        c: { type: 'string', format: 'color' },
-      }),
-      $schema: 'x',
-      $defs: { x: { oneOf: [{ const: 1 }, { enum: ['a'] }] } },
-    },
-    false,
-    {
-      ...object(
-        {
-          a: { $ref: '#/$defs/x' },
-          b: { type: 'string', format: 'date' },
-          c: { type: 'string', description: '{format: "color"}' },
-        },
-        CLOSED,
-      ),
-      $defs: { x: { anyOf: [{ const: 1 }, { enum: ['a'] }] } },
-    },
-  ],
-  ['a schema that is true', object({ a: true }), true, undefined],
-];
-
-void t.test('schemas', (t) => {
-  for (const [name, given, strict, expected] of SCHEMAS)
-    t.strictSame(closedSchema(given, { strict }), expected, name);
-  let deep: Record<string, unknown> = { type: 'string' };
-  for (let level = 0; level < 100; level++) deep = { type: 'array', items: deep };
-  t.equal(closedSchema(deep, { strict: true }), undefined, 'too deep');
   t.end();
 });
 
