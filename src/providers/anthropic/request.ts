@@ -12,18 +12,11 @@
  * `drop_unsupported`; the code after it then leaves the member out.
  */
 import { Fields } from '../fields.js';
-import { FieldError, type UnsignedCall } from '../provider.js';
+import type { UnsignedCall } from '../provider.js';
 import { contentOf, Conversation } from './conversation.js';
 import { hasText } from './content.js';
 import { traitsOf, type ModelTraits } from './models.js';
-import {
-  ADAPTIVE_THINKING,
-  asksToThink,
-  effortIn,
-  thinkingByCaller,
-  thinkingByEffort,
-  type Thinking,
-} from './thinking.js';
+import { ADAPTIVE_THINKING, asksToThink, thinkingOf } from './thinking.js';
 import { toolMembersOf, type ToolMembers } from './tools.js';
 
 /** The first version of the API without temperature, top_p and top_k. */
@@ -54,7 +47,9 @@ export function writeMessages(call: UnsignedCall): Record<string, unknown> {
   );
   const maxTokens = fields.outputTokensMax() ?? settings.outputTokensMax;
   const toolMembers = toolMembersOf(fields, traits, body);
-  const thinking = thinkingOf(fields, traits, maxTokens, conversation);
+  const { continuesWithoutThinking } = conversation;
+  const thinkingRules = { maxTokens, continuesWithoutThinking, adaptive: ADAPTIVE_THINKING };
+  const thinking = thinkingOf(fields, traits, thinkingRules);
   const request: Record<string, unknown> = { max_tokens: maxTokens, messages: conversation.messages };
   if (conversation.system.length > 0) request.system = contentOf(conversation.system);
   if (stream) request.stream = true;
@@ -106,29 +101,6 @@ function addTools(
     return;
   }
   request.tool_choice = choice;
-}
-
-/**
- * The thinking that the caller asks for, by `thinking` or by `reasoning_effort`. `maxTokens` includes the
- * tokens of thinking.
- */
-function thinkingOf(
-  fields: Fields,
-  traits: ModelTraits,
-  maxTokens: number,
-  { continuesWithoutThinking }: Conversation,
-): Thinking {
-  const callersThinking = fields.record('thinking');
-  const effort = effortIn(fields);
-  if (callersThinking !== undefined) {
-    const { budget_tokens: budget } = callersThinking;
-    if (typeof budget === 'number' && budget >= maxTokens)
-      throw new FieldError('thinking.budget_tokens', `must be less than max_tokens, which is ${maxTokens}`);
-    return thinkingByCaller(callersThinking, effort, traits);
-  }
-  if (effort === undefined) return {};
-  const rules = { maxTokens, continuesWithoutThinking, adaptive: ADAPTIVE_THINKING };
-  return thinkingByEffort(effort, traits, fields, rules);
 }
 
 /** The values that are sent; a default value of Claude is not, because some models reject even that. */

@@ -1,8 +1,8 @@
 /**
- * What a `reasoning_effort` means for a Claude model: the members `thinking` and `effort` of its request.
- * request.ts writes them for Anthropic and Vertex, bedrock/models.ts for Converse. Pure but for
- * `fields.unsupported`, which throws, or returns if the upstream has `drop_unsupported`. Upstream worker, or
- * counter thread if the body is large.
+ * What `reasoning_effort` and `thinking` of a caller mean for a Claude model: the members `thinking` and
+ * `effort` of its request. request.ts calls `thinkingOf` for Anthropic and Vertex, bedrock/models.ts for
+ * Converse. Pure but for `fields.unsupported`, which throws, or returns if the upstream has
+ * `drop_unsupported`. Upstream worker, or counter thread if the body is large.
  *
  * Follows platform.claude.com, pages "Thinking" and "Effort", 2026-11. models.ts says what differs by model.
  *
@@ -54,17 +54,7 @@ export function asksToThink(thinking: Members | undefined): boolean {
   return thinking?.type === 'enabled' || thinking?.type === 'adaptive';
 }
 
-/** What a caller asks for by its own member `thinking`, which goes out as it is. `effort`: of `effortIn`. */
-export function thinkingByCaller(
-  thinking: Members,
-  effort: string | undefined,
-  traits: ModelTraits,
-): Thinking {
-  const modelEffort = effort === undefined || effort === 'none' ? undefined : effortOf(effort, traits);
-  return { thinking, ...(modelEffort !== undefined && { effort: modelEffort }) };
-}
-
-interface EffortRules {
+interface ThinkingRules {
   /** Of the request; undefined without a bound. It includes the tokens of thinking. */
   readonly maxTokens: number | undefined;
   /** The conversation is one in which a model with a budget refuses to think (`Conversation`). */
@@ -73,12 +63,32 @@ interface EffortRules {
   readonly adaptive: Members;
 }
 
+/** Takes both members of the caller. Throws a FieldError. */
+export function thinkingOf(fields: Fields, traits: ModelTraits, rules: ThinkingRules): Thinking {
+  const callersThinking = fields.record('thinking');
+  const effort = effortIn(fields);
+  if (callersThinking !== undefined) {
+    const { budget_tokens: budget } = callersThinking;
+    const { maxTokens } = rules;
+    if (typeof budget === 'number' && maxTokens !== undefined && budget >= maxTokens)
+      throw new FieldError('thinking.budget_tokens', `must be less than max_tokens, which is ${maxTokens}`);
+    return thinkingByCaller(callersThinking, effort, traits);
+  }
+  return effort === undefined ? {} : thinkingByEffort(effort, traits, fields, rules);
+}
+
+/** What a caller asks for by its own member `thinking`, which goes out as it is. `effort`: of `effortIn`. */
+function thinkingByCaller(thinking: Members, effort: string | undefined, traits: ModelTraits): Thinking {
+  const modelEffort = effort === undefined || effort === 'none' ? undefined : effortOf(effort, traits);
+  return { thinking, ...(modelEffort !== undefined && { effort: modelEffort }) };
+}
+
 /** What a caller asks for by `reasoning_effort` alone. `effort`: of `effortIn`. Throws a FieldError. */
-export function thinkingByEffort(
+function thinkingByEffort(
   effort: string,
   traits: ModelTraits,
   fields: Fields,
-  { maxTokens, continuesWithoutThinking, adaptive }: EffortRules,
+  { maxTokens, continuesWithoutThinking, adaptive }: ThinkingRules,
 ): Thinking {
   if (effort === 'none') return withoutThinking(fields, traits);
   if (traits.thinking === 'none') {

@@ -30,8 +30,7 @@ import {
   ADAPTIVE_THINKING,
   asksToThink,
   effortIn,
-  thinkingByCaller,
-  thinkingByEffort,
+  thinkingOf,
   type Thinking,
 } from '../anthropic/thinking.js';
 import { isClaudeOnBedrock } from '../claude-names.js';
@@ -143,17 +142,14 @@ export function reasoningOf(
   maxTokens: number | undefined,
   continuesWithoutThinking: boolean,
 ): Reasoning {
-  const effort = effortIn(fields);
-  const thinking = fields.record('thinking');
   const { claude } = facts;
   if (claude !== undefined) {
-    if (thinking !== undefined) return reasoningOfClaude(thinkingByCaller(thinking, effort, claude));
-    if (effort === undefined) return NO_REASONING;
     // 4.6 returns the text of its thinking without `display`.
     const adaptive = claude.thinking === 'adaptive' ? ADAPTIVE_THINKING : { type: 'adaptive' };
-    const rules = { maxTokens, continuesWithoutThinking, adaptive };
-    return reasoningOfClaude(thinkingByEffort(effort, claude, fields, rules));
+    return reasoningOfClaude(thinkingOf(fields, claude, { maxTokens, continuesWithoutThinking, adaptive }));
   }
+  const effort = effortIn(fields);
+  const thinking = fields.record('thinking');
   if (thinking !== undefined) {
     if (facts.family === 'hidden')
       return {

@@ -144,6 +144,8 @@ void t.test('reasoning_effort and thinking', (t) => {
   t.same(rest({ reasoning_effort: 'none' }), {});
   const given = { type: 'enabled', budget_tokens: 5000 };
   t.same(rest({ thinking: given }), thinking(given));
+  t.match(rest({ thinking: given, max_tokens: 5001 }), thinking(given));
+  rejected(t, { thinking: given, max_tokens: 5000 }, 'thinking.budget_tokens');
   t.same(rest({ thinking: { type: 'disabled' } }), {
     additionalModelRequestFields: { thinking: { type: 'disabled' } },
   });
