@@ -4,10 +4,9 @@
  * api.ts calls them. Main thread.
  *
  * Must hold: each change runs inside `service.change`, in one transaction with the row that says who made the
- * change (test/unit/admin/api.test.ts, test/unit/admin/openapi.test.ts). Routes read statements by
- * `service.read`, which knows the counts of all processes. They read credits from `registry`, because credits
- * have no counts. Views: test/unit/admin/account-routes.account-view.test.ts,
- * test/unit/admin/account-routes.history.test.ts.
+ * change (test/unit/admin/api.test.ts, test/unit/admin/openapi.test.ts). Statements are read by
+ * `service.read`, which knows what all processes have used (RecordReader of route.ts). Views:
+ * test/unit/admin/account-routes.account-view.test.ts, test/unit/admin/account-routes.history.test.ts.
  */
 import * as Type from 'typebox';
 import { jsonText } from '../core/json.js';

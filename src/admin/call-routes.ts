@@ -12,7 +12,6 @@ import type { Static } from 'typebox';
 import * as Type from 'typebox';
 import type { CallFilter } from '../call-log/call-query.js';
 import { idOfModel } from '../registry/catalog.js';
-import type { Registry } from '../registry/registry.js';
 import { invalid, isIdOf, notFound } from '../registry/record-id.js';
 import { parseMomentMs } from '../core/clock.js';
 import { RIGHTS } from '../core/roles.js';
@@ -20,7 +19,7 @@ import type { ClippedText } from '../telemetry/contents-layout.js';
 import { type CallRecord, callView } from '../telemetry/call-record.js';
 import { checkFromTo, isDay, momentOf, pageLimit } from './fields.js';
 import { quoted } from './input-reader.js';
-import { defineRoute, type Route } from './route.js';
+import { defineRoute, type RecordReader, type Route } from './route.js';
 import { closedObject, Money, orNull, optionalText } from './views.js';
 
 const PAGE_CALLS_MAX = 1_000;
@@ -223,7 +222,7 @@ function contentsText({ bytes, bytesInAll }: ClippedText): Static<typeof Content
 }
 
 /** Adds the names that account and key have now, because the record of a call has only their ids. */
-function viewOf(call: CallRecord, registry: Registry): CallView {
+function viewOf(call: CallRecord, registry: RecordReader): CallView {
   const { account, key } = call;
   const view = callView(call);
   return {
@@ -239,7 +238,7 @@ function viewOf(call: CallRecord, registry: Registry): CallView {
  * Returns the filter that the query describes. `code` stays one text: call-log/call-query.ts splits it at its
  * commas. Throws `invalid_parameters`, or `not_found` if no account, group or key has the given name.
  */
-function filterOf(query: CallsQuery, registry: Registry): CallFilter {
+function filterOf(query: CallsQuery, registry: RecordReader): CallFilter {
   const { account, group, key, model, upstream, status, code, failed, from, to } = query;
   const fromMs = from === undefined ? undefined : timeOf('from', from);
   const isToDay = to !== undefined && isDay(to);
@@ -250,7 +249,7 @@ function filterOf(query: CallsQuery, registry: Registry): CallFilter {
   return {
     // A text that is an id is not looked up, so that the calls of a deleted key are found by its id.
     account:
-      account === undefined || isIdOf('acct_', account) ? account : registry.accounts.find(account).record.id,
+      account === undefined || isIdOf('acct_', account) ? account : registry.accounts.recordOf(account).id,
     accounts: group === undefined ? undefined : registry.groups.membersOf(group, INDEXED_ACCOUNTS_MAX),
     key: key === undefined || isIdOf('key_', key) ? key : registry.keys.recordOf(key, account).id,
     model: model === undefined ? undefined : idOfModel(model, registry.catalog),

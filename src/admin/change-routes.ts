@@ -10,9 +10,8 @@ import type { Static } from 'typebox';
 import * as Type from 'typebox';
 import { ProxyError } from '../core/errors.js';
 import { OperatorChange } from '../registry/operator-change.js';
-import type { Registry } from '../registry/registry.js';
 import { checkFromTo, listOf, PAGE_ITEMS_DEFAULT, PAGE_PARAMETERS } from './fields.js';
-import { defineRoute, type Route } from './route.js';
+import { defineRoute, type RecordReader, type Route } from './route.js';
 import { closedObject, listSchema, optionalText } from './views.js';
 
 const optionalSeconds = (description: string) => Type.Optional(Type.Integer({ minimum: 0, description }));
@@ -93,9 +92,9 @@ let isVerifying = false;
  * for another request, because it reads up to a million rows on the main thread, where the flush runs too.
  */
 async function verifyAlone(
-  { changes }: Registry,
+  { changes }: RecordReader,
   requesterLeft: AbortSignal | undefined,
-): ReturnType<Registry['changes']['verify']> {
+): ReturnType<RecordReader['changes']['verify']> {
   if (isVerifying) {
     const message = 'The changes are being verified already: ask again when that has ended.';
     // `downstream`: the requester is the cause, and neither the gateway nor a provider (ErrorSource).

@@ -4,7 +4,8 @@
  *
  * Must hold: a key is shown only in the response that creates it, and its digest never
  * (test/unit/admin/key-routes.key-view.test.ts). Each change runs inside `service.change`, in one transaction
- * with the row that says who made the change (test/unit/admin/openapi.test.ts).
+ * with the row that says who made the change (test/unit/admin/openapi.test.ts). Statements are read by
+ * `service.read`, which knows what all processes have used (test/e2e/shared-keys.test.ts).
  */
 import type { Static } from 'typebox';
 import * as Type from 'typebox';
@@ -94,8 +95,10 @@ export const KEY_ROUTES: readonly Route[] = [
     summary: 'List keys, those of all accounts by default.',
     query: KeysQuery,
     responseSchema: listSchema(KeyView),
-    respond: ({ query }, { registry: { keys } }) =>
-      pageView(query, (from, limit) => keys.list(query.account, from, limit), viewOfKey),
+    respond: ({ query }, { service }) =>
+      service.read(({ keys }) =>
+        pageView(query, (from, limit) => keys.list(query.account, from, limit), viewOfKey),
+      ),
   }),
   defineRoute({
     method: 'POST',
@@ -114,7 +117,7 @@ export const KEY_ROUTES: readonly Route[] = [
     path: '/keys/{key}',
     summary: 'Show a key, by id or name, with its last use.',
     responseSchema: KeyView,
-    respond: ({ id }, { registry }) => viewOfKey(registry.keys.find(id)),
+    respond: ({ id }, { service }) => service.read(({ keys }) => viewOfKey(keys.find(id))),
   }),
   defineRoute({
     method: 'POST',

@@ -16,6 +16,11 @@ import { OIDC_CALLBACK_PATH, OIDC_START_PATH } from '../config/oidc-schema.js';
 import type { SettingChange, SettingInForce } from '../config/settings-in-force.js';
 import { ALL_ROLES, type Operator, type Roles, RIGHTS } from '../core/roles.js';
 import type { ChangeDetails } from '../registry/operator-change.js';
+import type { Accounts } from '../registry/accounts.js';
+import type { Credits } from '../registry/credits.js';
+import type { Groups } from '../registry/groups.js';
+import type { Keys } from '../registry/keys.js';
+import type { Operators } from '../registry/operators.js';
 import type { Registry, RegistryService } from '../registry/registry.js';
 import type { AccountSpan } from '../telemetry/account-history.js';
 import type { RingName } from '../telemetry/history.js';
@@ -37,6 +42,18 @@ export interface Requester {
   readonly operator: Operator;
   /** The client's address as text, or the system's user of a command that works without a gateway. */
   readonly from: string;
+}
+
+/**
+ * What is read without `service`: the registry without statements of accounts, groups and keys, and without
+ * changes. A statement that is read elsewhere than in `service.read` lacks what other processes have used.
+ */
+export interface RecordReader extends Readonly<Pick<Registry, 'catalog' | 'changes' | 'usage'>> {
+  readonly accounts: Pick<Accounts, 'recordOf'>;
+  readonly groups: Pick<Groups, 'membersOf'>;
+  readonly keys: Pick<Keys, 'recordOf'>;
+  readonly credits: Pick<Credits, 'list'>;
+  readonly operators: Pick<Operators, 'find' | 'identityOf' | 'list'>;
 }
 
 /** The registry for one request. Its changes are recorded as changes of the requester. */
@@ -62,8 +79,7 @@ export interface AdminContext extends Omit<AdminParts, 'service'>, Requester {
 
 /** The parts of the gateway that routes use. A command without a gateway has others (cli/store-client.ts). */
 export interface AdminParts {
-  /** For reads that need no counts of other processes. */
-  readonly registry: Registry;
+  readonly registry: RecordReader;
   readonly service: RegistryService;
   /** Resolves when all charges settled so far are in the store. False if some are not. */
   readonly flushBooks: () => Promise<boolean>;

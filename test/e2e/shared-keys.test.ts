@@ -59,6 +59,16 @@ void t.test('keys with limits of their own, and a balance that is low', async (t
   };
   const count = (answers: readonly Answer[], status: number): number =>
     answers.filter((answer) => answer.status === status).length;
+  /** What lists and statements of keys say that is used of a limit of the key, in all processes. */
+  const usesOf = async (keyId: string, quota: string): Promise<(number | undefined)[]> => {
+    interface Key {
+      readonly id: string;
+      readonly quotas: Readonly<Record<string, { readonly used: number }>>;
+    }
+    const shown = (await gateway.admin.send('GET', `/admin/v1/keys/${keyId}`)).json() as Key;
+    const { data } = (await gateway.admin.send('GET', '/admin/v1/keys')).json() as { data: readonly Key[] };
+    return [shown, data.find(({ id }) => id === keyId)].map((key) => key?.quotas[quota]?.used);
+  };
   const rotated = async (keyId: string): Promise<string> => {
     const answer = await gateway.admin.send('POST', `/admin/v1/keys/${keyId}/rotate`, { grace: 0 });
     t.equal(answer.status, 200, answer.body);
@@ -73,6 +83,7 @@ void t.test('keys with limits of their own, and a balance that is low', async (t
     const refused = answers.find(({ status }) => status === 429)!;
     checkError(t, refused, 'rate_limit_exceeded', 'the minute of the key');
     t.match(refused.headers, { 'x-ratelimit-limit': '6', 'x-ratelimit-remaining': '0' });
+    t.same(await usesOf(keyId, 'requests_per_minute'), [6, 6], 'operators see it at once');
     t.equal(count(await calls(await rotated(keyId), 10), 429), 10, 'rotation renews nothing');
   });
 
@@ -83,6 +94,7 @@ void t.test('keys with limits of their own, and a balance that is low', async (t
     const refused = answers.find(({ status }) => status === 429)!;
     checkError(t, refused, 'daily_limit_exceeded', 'the day of the key');
     t.match(refused.body, /This key allows 12 calls per day/);
+    t.same(await usesOf(keyId, 'calls_per_day'), [12, 12], 'operators see it at once');
     t.equal(count(await calls(await rotated(keyId), 10), 429), 10, 'rotation renews nothing');
   });
 
