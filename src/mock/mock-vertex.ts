@@ -49,8 +49,9 @@ function readClaude({ query, body }: MockCall, model: string, method: string): M
   if (betas !== undefined && !Array.isArray(betas))
     return ANTHROPIC_MOCK.error(400, 'anthropic_beta: must be a list');
   const isCount = model === 'count-tokens';
-  if (isCount !== (members.model !== undefined))
-    return ANTHROPIC_MOCK.error(400, 'model: Extra inputs are not permitted');
+  const hasModel = members.model !== undefined;
+  if (isCount && !hasModel) return ANTHROPIC_MOCK.error(400, 'model: Field required');
+  if (!isCount && hasModel) return ANTHROPIC_MOCK.error(400, 'model: Extra inputs are not permitted');
   if ((members.stream === true) !== isStream)
     return ANTHROPIC_MOCK.error(400, 'stream: does not go with the method');
   return readHostedClaude({ model, ...members }, isCount);

@@ -77,5 +77,10 @@ void t.test('Claude', (t) => {
   ])
     t.match(read(raw, wrong), { status: 400, error: /"type":"error"/ });
   t.match(read(`${claude}:generateContent`, CLAUDE), { status: 404 });
+  const count = 'publishers/anthropic/models/count-tokens:rawPredict';
+  const counted = { anthropic_version: CLAUDE.anthropic_version, messages: CLAUDE.messages };
+  t.match(read(count, { model: 'claude-x', ...counted }), { model: 'claude-x', isCount: true });
+  t.match(read(count, counted), { status: 400, error: /model: Field required/ });
+  t.match(read(raw, { model: 'claude-x', ...CLAUDE }), { error: /model: Extra inputs are not permitted/ });
   t.end();
 });
