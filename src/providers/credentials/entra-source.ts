@@ -9,8 +9,9 @@
  *
  * The file is written by hand because @azure/identity adds 45 MB, and @azure/msal-node 9 MB, for one POST.
  *
- * Must hold: the order of the kinds above, and no token or secret in an error: a text of the token server
- * goes through `withoutTokens` (test/unit/providers/credentials/credential-source.test.ts).
+ * Must hold (test/unit/providers/credentials/credential-source.test.ts): the order of the kinds above. No
+ * token or secret is in an error: a text of the token server goes through `withoutTokens`. A response is
+ * bounded, and nothing goes on after the signal: each request and each read heeds it.
  */
 import { execFile } from 'node:child_process';
 import { createHash, createPrivateKey, randomUUID, sign, X509Certificate, constants } from 'node:crypto';
@@ -38,7 +39,7 @@ const METADATA = 'http://169.254.169.254';
 /** So short because outside Azure nothing responds at METADATA, and some networks drop packets to it. */
 const METADATA_MS_MAX = 3_000;
 /** Bound of a token response, and of what the Azure CLI prints. A longer text is no JSON once it is cut. */
-const BODY_CHARS_MAX = 64 * 1024;
+const BODY_BYTES_MAX = 64 * 1024;
 
 /** A source of tokens by the environment `env`. */
 export function entraSource(env: NodeJS.ProcessEnv): CredentialSource {
@@ -79,7 +80,7 @@ async function credentialOf(env: NodeJS.ProcessEnv, signal: AbortSignal): Promis
       scope: `${RESOURCE}/.default`,
       ...proof,
     });
-    return credentialFrom(await fetch(url, { method: 'POST', body, signal, redirect: 'error' }));
+    return credentialFrom(await fetch(url, { method: 'POST', body, signal, redirect: 'error' }), signal);
   }
   return managedIdentityCredential(client, env, signal);
 }
@@ -151,6 +152,7 @@ async function managedIdentityCredential(
         signal,
         redirect: 'error',
       }),
+      signal,
     );
   const host = baseOf(env.AZURE_POD_IDENTITY_AUTHORITY_HOST, METADATA);
   let response: Response;
@@ -164,14 +166,14 @@ async function managedIdentityCredential(
     if (signal.aborted) throw error;
     return cliCredential(signal);
   }
-  return credentialFrom(response);
+  return credentialFrom(response, signal);
 }
 
 /** A token from the Azure CLI's login. */
 async function cliCredential(signal: AbortSignal): Promise<IssuedCredential> {
   const args = ['account', 'get-access-token', '--output', 'json', '--resource', RESOURCE];
   try {
-    const { stdout } = await promisify(execFile)('az', args, { signal, maxBuffer: BODY_CHARS_MAX });
+    const { stdout } = await promisify(execFile)('az', args, { signal, maxBuffer: BODY_BYTES_MAX });
     return credentialOfMembers(parsedJson(stdout));
   } catch (error) {
     if (error instanceof CredentialError || signal.aborted) throw error;
@@ -182,10 +184,36 @@ async function cliCredential(signal: AbortSignal): Promise<IssuedCredential> {
   }
 }
 
+/**
+ * The text of a response, read no further than BODY_BYTES_MAX, nor once `signal` is aborted: what answers may
+ * be no token server, and then send for ever.
+ */
+async function textOf({ body }: Response, signal: AbortSignal): Promise<string> {
+  if (body === null) return '';
+  const reader = body.getReader();
+  // A read that waits then ends as if the body were over. For the metadata server `fetch` had another signal.
+  const stop = (): void => void reader.cancel().catch(() => undefined);
+  signal.addEventListener('abort', stop);
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  try {
+    while (bytes <= BODY_BYTES_MAX && !signal.aborted) {
+      const read = await reader.read();
+      if (read.done) break;
+      const chunk = read.value as Uint8Array;
+      chunks.push(chunk);
+      bytes += chunk.length;
+    }
+  } finally {
+    signal.removeEventListener('abort', stop);
+    stop();
+  }
+  return Buffer.concat(chunks).toString('utf8', 0, BODY_BYTES_MAX);
+}
+
 /** The credential in a token response. Throws a CredentialError for any other response. */
-async function credentialFrom(response: Response): Promise<IssuedCredential> {
-  const text = (await response.text()).slice(0, BODY_CHARS_MAX);
-  const members = parsedJson(text);
+async function credentialFrom(response: Response, signal: AbortSignal): Promise<IssuedCredential> {
+  const members = parsedJson(await textOf(response, signal));
   if (response.ok) return credentialOfMembers(members);
   const description = isRecord(members) ? (members.error_description ?? members.error) : undefined;
   const reason = typeof description === 'string' ? description : '';

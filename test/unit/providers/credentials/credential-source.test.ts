@@ -1,7 +1,11 @@
 /** Each source against a server that speaks its protocol: what it asks, what it makes of the reply. */
 import { X509Certificate, constants, createHash, verify } from 'node:crypto';
+import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import t from 'tap';
 import { openSource } from '#src/providers/credentials/credential-keeper.js';
 import {
@@ -13,7 +17,7 @@ import {
 } from '#src/providers/credentials/credential-source.js';
 import type { CredentialSpec } from '#src/providers/credentials/credential-spec.js';
 import { selfSigned } from '../../../fixtures/upstream-certificate.js';
-import { temporaryFolder } from '../../../support/gateway.js';
+import { eventually, temporaryFolder } from '../../../support/gateway.js';
 import {
   countedKeys,
   countedTokens,
@@ -283,6 +287,54 @@ void t.test('what is wrong with Entra is said', async (t) => {
     get(ENTRA, { AZURE_POD_IDENTITY_AUTHORITY_HOST: 'http://127.0.0.1:1', PATH: temporaryFolder(t) }),
   );
   t.match(none.message, /no credentials of Azure/);
+});
+
+void t.test('a server that never ends is left', async (t) => {
+  let sentBytes = 0;
+  let isOpen = false;
+  /** Sends the head at once; then a chunk whenever the last one was taken, or nothing. */
+  const server = createServer((_, response) => {
+    isOpen = true;
+    response.on('close', () => (isOpen = false));
+    response.writeHead(200, { 'content-type': 'application/json' });
+    response.flushHeaders();
+    if (!sends) return;
+    const send = (): void => {
+      if (response.destroyed) return;
+      sentBytes += 16_384;
+      if (response.write('x'.repeat(16_384))) setImmediate(send);
+      else response.once('drain', send);
+    };
+    send();
+  }).listen(0, '127.0.0.1');
+  let sends = true;
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  t.teardown(() => server.closeAllConnections());
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const app = { AZURE_TENANT_ID: 'acme', AZURE_CLIENT_ID: 'app', AZURE_CLIENT_SECRET: 'the secret' };
+  const kinds = [
+    { ...app, AZURE_AUTHORITY_HOST: url },
+    { AZURE_POD_IDENTITY_AUTHORITY_HOST: url },
+    { IDENTITY_ENDPOINT: `${url}/msi/token`, IDENTITY_HEADER: 'h' },
+  ];
+  for (const env of kinds) {
+    const source = await openSource(ENTRA, env);
+    sends = true;
+    sentBytes = 0;
+    t.match((await errorOf(credentialWithin(source, 10_000))).message, /without a token/);
+    await eventually('the end of the connection', () => (isOpen ? undefined : true));
+    t.ok(sentBytes < 32 * 1024 * 1024, `${sentBytes} bytes`);
+    sends = false;
+    const stop = new AbortController();
+    const stopped = errorOf(credentialWithin(source, 10_000, stop.signal));
+    await eventually('a request', () => (isOpen ? true : undefined));
+    // Until the body is read.
+    await delay(50);
+    stop.abort();
+    t.match((await stopped).message, /no credential/);
+    await eventually('the end of the connection', () => (isOpen ? undefined : true));
+  }
 });
 
 void t.test('what looks like a secret is masked, words and paths are not', (t) => {
