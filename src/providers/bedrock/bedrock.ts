@@ -14,7 +14,7 @@
  * Anthropic's events reach the caller byte for byte (test/unit/providers/bedrock/bedrock.claude.test.ts).
  */
 import { hash } from 'node:crypto';
-import { isRecord, parsedJson } from '../../core/json.js';
+import { isRecord, membersOf, parsedJson } from '../../core/json.js';
 import { sseEvent } from '../../protocol/sse.js';
 import { cloudBodyOf, knownBetasOf } from '../anthropic/anthropic.js';
 import {
@@ -128,14 +128,13 @@ export function claudeRequest(
 function outputTokensMin(members: readonly string[]): string {
   const member = members.find((text) => text.startsWith('"thinking"'));
   const body = member === undefined ? undefined : parsedJson(`{${member}}`);
-  const thinking = isRecord(body) && isRecord(body.thinking) ? body.thinking : {};
-  return Number.isSafeInteger(thinking.budget_tokens) ? `${(thinking.budget_tokens as number) + 1}` : '1';
+  const { budget_tokens: budget } = membersOf(membersOf(body).thinking);
+  return Number.isSafeInteger(budget) ? `${(budget as number) + 1}` : '1';
 }
 
 /** The response of CountTokens in the form of Anthropic's `count_tokens`. */
 export function readCount(body: Buffer): string {
-  const counted = parsedJson(body.toString());
-  const tokens = isRecord(counted) ? counted.inputTokens : undefined;
+  const { inputTokens: tokens } = membersOf(parsedJson(body.toString()));
   if (!Number.isSafeInteger(tokens)) throw ProviderError.invalid('no inputTokens');
   return JSON.stringify({ input_tokens: tokens });
 }
@@ -170,12 +169,12 @@ export class ClaudeStream implements ProviderStream {
 function sseOf(json: string): string {
   let type = EVENT_TYPE.exec(json)?.[1];
   let data = json;
-  if (type === undefined || json.includes('\n')) {
+  if (type === undefined || json.includes('\n') || json.includes('\r')) {
     const event = parsedJson(json);
     if (!isRecord(event) || typeof event.type !== 'string')
       throw ProviderError.invalid('a chunk is no event');
     type = event.type;
-    // A line break would end the event's line; outside of strings it means nothing.
+    // A line break, also a CR alone, would end the event's line; outside of strings it means nothing.
     data = json.replaceAll(/[\r\n]/g, ' ');
   }
   return sseEvent(data, type);

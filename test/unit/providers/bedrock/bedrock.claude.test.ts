@@ -70,6 +70,16 @@ void t.test('a stream, cut anywhere', (t) => {
   t.end();
 });
 
+void t.test('no line break of a provider is one of the event', (t) => {
+  for (const lineBreak of ['\n', '\r', '\r\n', '\n\r\r']) {
+    const blanks = ' '.repeat(lineBreak.length);
+    const jsonWith = (space: string): string => `{"type":"ping",${space}"x":[1,${space}2]${space}}`;
+    const written = new ClaudeStream().push(chunk(jsonWith(lineBreak)));
+    t.equal(written, `event: ping\ndata: ${jsonWith(blanks)}\n\n`, JSON.stringify(lineBreak));
+  }
+  t.end();
+});
+
 void t.test('errors in a stream, and what is no event', (t) => {
   const error = message(
     { ':exception-type': 'throttlingException', ':message-type': 'exception' },
