@@ -8,7 +8,7 @@
  * Must hold: a body that Bedrock rejects is rejected, though Anthropic may accept it
  * (test/unit/mock/mock-bedrock-claude.test.ts).
  */
-import { isRecord, parsedJson, type Members } from '../core/json.js';
+import { isRecord, membersOf, parsedJson, type Members } from '../core/json.js';
 import { ANTHROPIC_MOCK, readHostedClaude } from './mock-anthropic.js';
 import type { MockCompletion, MockRequest } from './mock-protocol.js';
 
@@ -29,8 +29,7 @@ export function readClaude(operation: ClaudeOperation, model: string, body: stri
     return typeof request === 'string' ? request : { ...request, stream };
   }
   if (!model.startsWith('anthropic.')) return "The provided model doesn't support counting tokens.";
-  const { invokeModel } = isRecord(members.input) ? members.input : ({} as Members);
-  const encoded = isRecord(invokeModel) ? invokeModel.body : undefined;
+  const { body: encoded } = membersOf(membersOf(members.input).invokeModel);
   const invoked =
     typeof encoded === 'string' ? parsedJson(Buffer.from(encoded, 'base64').toString()) : undefined;
   if (!isRecord(invoked)) return 'input.invokeModel.body is required';

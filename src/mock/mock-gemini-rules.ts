@@ -9,7 +9,7 @@
  * Must hold: a request that Google rejects is rejected, and so is a member that Google does not know
  * (test/unit/mock/mock-gemini.test.ts).
  */
-import { isRecord, type Members } from '../core/json.js';
+import { isRecord, type Members, membersOf } from '../core/json.js';
 
 /** Models of Gemini 3 and later: they need signatures of calls, and send ids of calls. */
 export const GEMINI_3 = /^gemini-[3-9]/;
@@ -53,7 +53,7 @@ function valueProblem(request: Members, model: string): string | undefined {
 }
 
 function configProblem({ generationConfig, toolConfig }: Members): string | undefined {
-  const config = isRecord(generationConfig) ? generationConfig : {};
+  const config = membersOf(generationConfig);
   const { temperature, thinkingConfig, responseMimeType: type } = config;
   if (typeof temperature === 'number' && (temperature < 0 || temperature > 2))
     return `Unable to submit request because it has a temperature value of ${temperature} but the supported range is from 0 (inclusive) to 2.`;

@@ -7,7 +7,7 @@
  *
  * Must hold: Google's own SDK reads the responses (test/unit/mock/mock-gemini.test.ts).
  */
-import { isRecord, parsedJson, type Members } from '../core/json.js';
+import { isRecord, membersOf, parsedJson, type Members } from '../core/json.js';
 import { countWith, geminiProblem, GEMINI_3, partsOf, recordsIn } from './mock-gemini-rules.js';
 import { BYTES_PER_TOKEN, brokenSse, sseFrame, directivesOf } from './mock-protocol.js';
 import type {
@@ -72,8 +72,8 @@ export function readGeminiBody(body: string, model: string, stream: boolean): Mo
 }
 
 function toolNamesOf({ tools, toolConfig }: Members): string[] {
-  const callingConfig = isRecord(toolConfig) ? toolConfig.functionCallingConfig : undefined;
-  const { mode, allowedFunctionNames: allowed } = isRecord(callingConfig) ? callingConfig : ({} as Members);
+  const callingConfig = membersOf(membersOf(toolConfig).functionCallingConfig);
+  const { mode, allowedFunctionNames: allowed } = callingConfig;
   if (mode === 'NONE') return [];
   const declared = recordsIn(tools).flatMap((tool) => recordsIn(tool.functionDeclarations));
   const names = declared.map(({ name }) => String(name));

@@ -11,7 +11,7 @@
 import { asBuffer } from '../core/bytes.js';
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
-import { isRecord, type Members, parsedJson } from '../core/json.js';
+import { isRecord, type Members, membersOf, parsedJson } from '../core/json.js';
 import { UPSTREAM_MESSAGE_CHARS_MAX } from '../core/limits.js';
 import type { ProviderName } from '../core/provider-names.js';
 import type { WallMs } from '../core/units.js';
@@ -212,8 +212,7 @@ function callOf(
   nowMs: WallMs,
 ): ProviderCall {
   const text = typeof body === 'string' ? body : asBuffer(body).toString('utf8');
-  const parsed = parsedJson(text);
-  const members = isRecord(parsed) ? parsed : {};
+  const members = membersOf(parsedJson(text));
   const { model, stream } = members;
   return {
     settings,

@@ -7,7 +7,7 @@
  * its path. With the upstream's `drop_unsupported`, `fields.unsupported` returns instead of throwing, and the
  * part is left out (test/unit/providers/anthropic/conversation.test.ts).
  */
-import { isRecord, type Members } from '../../core/json.js';
+import { isRecord, type Members, membersOf } from '../../core/json.js';
 import { clipped } from '../../core/wrong-input.js';
 import { stringIn, type Fields } from '../fields.js';
 import { FieldError } from '../provider.js';
@@ -78,7 +78,7 @@ function blockOf(part: Members, path: string, rules: ContentRules): Block | unde
       return mediaOf('image', url, undefined, urlPath, rules);
     }
     case 'file': {
-      const file = isRecord(part.file) ? part.file : {};
+      const file = membersOf(part.file);
       const { file_data: data, filename } = file;
       const title = typeof filename === 'string' ? filename : undefined;
       if (typeof data === 'string') return mediaOf('document', data, title, `${path}.file.file_data`, rules);

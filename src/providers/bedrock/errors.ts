@@ -8,7 +8,7 @@
  * Follows Amazon Bedrock API Reference, "Converse", "ConverseStream" and "Common Errors"; Amazon Bedrock User
  * Guide, "Troubleshooting Amazon Bedrock API Error Codes", 2026-11.
  */
-import { isRecord, type Members, parsedJson } from '../../core/json.js';
+import { membersOf, parsedJson } from '../../core/json.js';
 import { UNCOUNTED_STATUS, type HeaderLookup, type ProviderFailure } from '../provider.js';
 
 /** ProviderFailure.status by the exception's name in lower case: streams write names in camel case. */
@@ -76,8 +76,7 @@ export function failureOf(name: string, message: string, status = 500): Provider
 
 /** Reads the error of a response whose status is not 2xx. `body` may be anything, also cut. Never throws. */
 export function readError(status: number, header: HeaderLookup, body: string): ProviderFailure {
-  const members = parsedJson(body);
-  const { message, Message, __type, code } = isRecord(members) ? members : ({} as Members);
+  const { message, Message, __type, code } = membersOf(parsedJson(body));
   const errorType = header('x-amzn-errortype') ?? __type ?? code;
   // `ValidationException:http://internal.amazon.com/…`, `com.amazon.coral.service#ValidationException`
   const name = typeof errorType === 'string' ? errorType.split(/[:,]/, 1)[0]!.split('#').at(-1)! : '';

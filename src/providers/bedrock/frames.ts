@@ -18,7 +18,7 @@
  */
 import { crc32 } from 'node:zlib';
 import { asBuffer } from '../../core/bytes.js';
-import { isRecord, parsedJson } from '../../core/json.js';
+import { isRecord, membersOf, parsedJson } from '../../core/json.js';
 import { SSE_EVENT_BYTES_MAX } from '../../core/limits.js';
 import { ProviderError } from '../provider.js';
 import { failureOf } from './errors.js';
@@ -150,7 +150,7 @@ export function eventOf(headers: Headers, payload: string): Record<string, unkno
   // Undefined if the payload is no JSON: an exception then has no text, and an event is rejected below.
   const body = parsedJson(payload);
   if (type === 'exception') {
-    const { message } = isRecord(body) ? body : ({} as Record<string, unknown>);
+    const { message } = membersOf(body);
     const text = typeof message === 'string' ? message : '';
     throw new ProviderError(failureOf(headers.get(':exception-type') ?? '', text));
   }

@@ -20,7 +20,7 @@
  * (test/unit/providers/gemini/contents.test.ts).
  */
 import { exactJson } from '../../core/exact-json.js';
-import { isNestedTooDeeply, isRecord } from '../../core/json.js';
+import { isNestedTooDeeply, isRecord, membersOf } from '../../core/json.js';
 import { PLACEHOLDER_USER_TEXT } from '../anthropic/conversation.js';
 import { argumentsOf, stringIn } from '../fields.js';
 import { FieldError } from '../provider.js';
@@ -318,7 +318,7 @@ function inlineData(url: string, path: string): { mimeType: string; data: string
 }
 
 function audioPart(value: unknown, path: string): Part {
-  const { data, format } = isRecord(value) ? value : {};
+  const { data, format } = membersOf(value);
   if (typeof data !== 'string') throw new FieldError(`${path}.data`, 'must be a string');
   if (typeof format !== 'string' || !AUDIO_FORMAT.test(format))
     throw new FieldError(`${path}.format`, 'must be a format of audio, as wav or mp3');
@@ -326,7 +326,7 @@ function audioPart(value: unknown, path: string): Part {
 }
 
 function filePart(value: unknown, path: string): Part {
-  const { file_data: data, file_id: id, filename, format } = isRecord(value) ? value : {};
+  const { file_data: data, file_id: id, filename, format } = membersOf(value);
   if (typeof id === 'string') return partOfUrl(id, format, `${path}.file_id`);
   if (typeof data !== 'string') throw new FieldError(path, 'must have file_data or file_id');
   if (data.startsWith('data:')) return { inlineData: inlineData(data, `${path}.file_data`) };

@@ -16,7 +16,7 @@
  * (test/unit/providers/gemini/request.test.ts).
  */
 import { exactJsonText } from '../../core/exact-json.js';
-import { isRecord } from '../../core/json.js';
+import { isRecord, membersOf } from '../../core/json.js';
 import { Fields, functionOf, jsonFormatOf, toolChoiceOf } from '../fields.js';
 import { FieldError, type UnsignedCall } from '../provider.js';
 import { contentsOf } from './contents.js';
@@ -167,7 +167,7 @@ function toolsOf(fields: Fields): Tools {
 /** An entry of `functionDeclarations`. Throws a FieldError for a tool that is no function. */
 function declarationOf(tool: unknown, index: number): object {
   const path = `tools[${index}]`;
-  const { type, function: declared } = isRecord(tool) ? tool : {};
+  const { type, function: declared } = membersOf(tool);
   if (type !== 'function') throw new FieldError(`${path}.type`, 'must be function');
   const { name, description, parameters } = functionOf(declared, `${path}.function`);
   return {
