@@ -10,8 +10,9 @@
  * - No number is given twice, also after all files were removed and the gateway was started again
  *   (test/unit/call-log/segment-files.test.ts). Readers know a segment by its number, and so does a cursor:
  *   the text by which a client asks for calls that are newer than its last.
+ * - A folder that cannot be made is an error, never a wait: the main thread would stop (the same test).
  */
-import { mkdirSync, openSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { existsSync, mkdirSync, openSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { BLOCK_BYTES_MAX } from './call-block.js';
 
@@ -68,7 +69,8 @@ export function segmentFiles(folder: string, kind: SegmentKind): SegmentFile[] {
  *
  * If `lastNumber` is 0 and there is no file, files of an earlier run may have been removed. The number is
  * then one more than the Unix time `nowMs` in seconds. The removed files had smaller numbers, because on
- * average less than one segment is begun in a second. Throws if the file cannot be created.
+ * average less than one segment is begun in a second. Creates the folder too, if it is missing. Throws the
+ * error of the system if folder or file cannot be created.
  */
 export function createSegment(
   folder: string,
@@ -76,7 +78,7 @@ export function createSegment(
   lastNumber: number,
   nowMs: number,
 ): SegmentFile & { readonly file: number } {
-  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  makeFolder(folder);
   const greatest = Math.max(lastNumberOf(segmentFiles(folder, kind)), lastNumber);
   const last = greatest === 0 ? Math.floor(nowMs / 1_000) : greatest;
   for (let number = last + 1; ; number++) {
@@ -87,6 +89,20 @@ export function createSegment(
       // Another process has taken the number: `wx` creates a file or fails.
       if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
     }
+  }
+}
+
+/**
+ * The folder that it is to be in, the data directory, was made at the start. It is not made again here: if it
+ * is gone, its disk may be too. Nor is `recursive: true` used, with which Node never returns if the system
+ * says ENOENT of a folder whose parent is there, as in a mount that was removed (tried with Node 20.20).
+ */
+function makeFolder(folder: string): void {
+  try {
+    mkdirSync(folder, { mode: 0o700 });
+  } catch (error) {
+    // A file of that name is no folder: then the error of `openSync` says so.
+    if (!existsSync(folder)) throw error;
   }
 }
 

@@ -1,10 +1,10 @@
 /** Numbers of segments: readers and cursors know them, so none is begun again. */
-import { readdirSync, rmSync, utimesSync } from 'node:fs';
+import { mkdirSync, readdirSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { CallReader } from '#src/call-log/call-reader.js';
 import { CallWriter } from '#src/call-log/call-writer.js';
-import { type CallRetention, segmentAgeMsOf } from '#src/call-log/segment-files.js';
+import { type CallRetention, createSegment, segmentAgeMsOf } from '#src/call-log/segment-files.js';
 import { type CallRecord, requestIdOf } from '#src/telemetry/call-record.js';
 import { randomOf } from '../../support/random.js';
 import { randomCall } from '../../support/stored-calls.js';
@@ -135,4 +135,34 @@ void t.test('and after a restart without the folder', async (t) => {
   rmSync(folder, { recursive: true });
   const writer = restart();
   await findsNew(t, reader, page!.newest, [write(writer, 1), write(writer, 2)]);
+});
+
+void t.test('a folder that cannot be made is an error, and never a wait', (t) => {
+  const root = t.testdir({ file: 'a file is in the way' });
+  const errorOf = (folder: string): string => {
+    try {
+      createSegment(folder, 'calls', 0, 0);
+    } catch (error) {
+      return (error as NodeJS.ErrnoException).code ?? String(error);
+    }
+    return 'none';
+  };
+  // ENOENT although the parent is there: below /proc as in a mount whose folder was removed.
+  t.equal(errorOf('/proc/calls'), 'ENOENT');
+  t.equal(errorOf('/proc/data/calls'), 'ENOENT');
+  t.equal(
+    errorOf(join(root, 'gone', 'calls')),
+    'ENOENT',
+    'no other data directory in place of one that is gone',
+  );
+  t.same(readdirSync(root), ['file']);
+  t.equal(errorOf(join(root, 'file')), 'ENOTDIR');
+  t.equal(errorOf(join(root, 'file', 'calls')), 'ENOTDIR');
+  t.equal(errorOf(join(root, 'calls')), 'none');
+  t.equal(statSync(join(root, 'calls')).mode & 0o777, 0o700);
+  mkdirSync(join(root, 'there'));
+  writeFileSync(join(root, 'there', '0000000007.calls'), '');
+  t.equal(errorOf(join(root, 'there')), 'none');
+  t.same(readdirSync(join(root, 'there')), ['0000000007.calls', '0000000008.calls']);
+  t.end();
 });
