@@ -1,7 +1,7 @@
 /**
  * The filter and the cursors of a search for calls. A filter becomes a test of extents, which asks their
  * Bloom filters, and a test of each call of a block. A cursor is a text by which a client continues a list,
- * or asks for newer calls. call-reader.ts and page-search.ts use both. Pure.
+ * or asks for newer calls. call-reader.ts, page-search.ts and newer-calls.ts use both. Pure.
  *
  * Must hold (test/unit/call-log/call-log.test.ts):
  * - An extent passes if any of its calls passes, else a search misses the call. So each filter key that
@@ -173,9 +173,9 @@ export function newestFirst(left: SortKey, right: SortKey): number {
 /** How far a client has read in each segment. The cursor for newer calls has it. */
 export interface ReadPositions {
   /** The number of the newest segment that was read. Segments with a higher number are new. */
-  lastNumber: number;
+  readonly lastNumber: number;
   /** Where to continue in segments that were still growing or not read to their end. */
-  readonly segments: Map<number, Position>;
+  readonly segments: ReadonlyMap<number, Position>;
 }
 
 export interface Position {

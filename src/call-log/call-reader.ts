@@ -8,31 +8,20 @@
  *
  * Must hold:
  * - Pages that continue at a cursor neither skip nor repeat a call, also while processes write
- *   (test/unit/call-log/call-log.test.ts). Nor does `newerCalls`, which relies on two things: a new segment
- *   of any process has a greater number than the segments listed before (`createSegment` of
- *   segment-files.ts), and a segment to which any process may still append is growing (`isGrowing` of
- *   segment.ts).
+ *   (page-search.ts, newer-calls.ts; test/unit/call-log/call-log.test.ts). Both rely on `#refreshedSegments`:
+ *   a segment that it does not list is newer than all that it lists, or was removed.
  * - `refreshTimes` of a segment is awaited before any other method is called (`#refreshedSegments`), because
  *   a segment's times and `isGrowing` are not known before.
  */
 import { join } from 'node:path';
 import type { CallRecord } from '../telemetry/call-record.js';
-import {
-  type CallFilter,
-  extentTestOf,
-  callTestOf,
-  newerCursorOf,
-  sortKeyOf,
-  type Position,
-  readPositionsOf,
-  FIRST_POSITION,
-} from './call-query.js';
+import { type CallFilter, readPositionsOf, sortKeyOf } from './call-query.js';
 import type { GrowingSegment } from './call-writer.js';
+import { newerCalls } from './newer-calls.js';
 import { type CallPage, PageSearch } from './page-search.js';
 import { CALLS_FOLDER, type SegmentFile, segmentFiles } from './segment-files.js';
 import { type Extent, mayHaveCall } from './segment-index.js';
-import type { ExtentAt } from './segment-summary.js';
-import { type BlockAt, Segment } from './segment.js';
+import { Segment } from './segment.js';
 
 /** How many bytes the indexes may take that stay in memory between searches: those of some 2 GiB of calls. */
 const INDEX_BYTES_MAX = 48 * 1024 * 1024;
@@ -40,8 +29,6 @@ const INDEX_BYTES_MAX = 48 * 1024 * 1024;
 const SEARCH_MS = 70;
 /** How many segment files are open at once while summaries (segment-summary.ts) are read. */
 const OPEN_FILES_MAX = 64;
-/** How many extents one request for newer calls reads, so that it ends soon. The client asks again. */
-const NEWER_EXTENTS_MAX = 64;
 
 interface CallReaderOptions {
   /** Returns the segment that a writer in this thread appends to; undefined if there is none. */
@@ -114,52 +101,16 @@ export class CallReader {
   }
 
   /**
-   * Returns calls that were written after the cursor (`newest` of a page or of the last `newerCalls`), in
-   * the order in which each process wrote them; undefined if the cursor is invalid. Returns at most `limit`
-   * calls, and reads at most NEWER_EXTENTS_MAX extents. `newest` of the result is the next cursor; there may
-   * be more calls after it already.
-   *
-   * A segment that the cursor names is read from there on, a segment with a number above `lastNumber` is new,
-   * and any other was read to its end.
+   * Returns at most `limit` calls that pass the filter and were written after the cursor (`newest` of a page
+   * or of the last `newerCalls`), in the order in which each process wrote them. Returns undefined if the
+   * cursor is invalid. `newest` of the result is the next cursor; there may be more calls after it already.
    */
   async newerCalls(cursor: string, filter: CallFilter, limit: number): Promise<CallPage | undefined> {
     const positions = readPositionsOf(cursor);
     if (positions === undefined) return undefined;
-    const mayPass = extentTestOf(filter);
-    const calls: CallRecord[] = [];
     const segments = await this.#refreshedSegments();
-    // The next cursor does not name segments that were removed.
-    const listed = new Set(segments.map(({ number }) => number));
-    for (const number of positions.segments.keys())
-      if (!listed.has(number)) positions.segments.delete(number);
-    let extentsLeft = NEWER_EXTENTS_MAX;
-    // The number of the newest segment of which this method has read a part, now or before.
-    let lastRead = positions.lastNumber;
-    for (const segment of segments) {
-      const isNew = segment.number > positions.lastNumber;
-      const startPosition = positions.segments.get(segment.number) ?? (isNew ? FIRST_POSITION : undefined);
-      if (startPosition === undefined) continue;
-      // Asked before the extents are read: a segment that ends meanwhile may have more calls than they have.
-      const isComplete = !segment.isGrowing;
-      const extents = await this.#extentsOf(segment);
-      let position = startPosition;
-      for (const extent of extents) {
-        if (endOf(extent) <= position.at) continue;
-        if (calls.length >= limit || extentsLeft === 0) break;
-        if (mayPass(extent)) {
-          extentsLeft -= 1;
-          position = appendNewer(await segment.blocks([extent]), position, filter, calls, limit);
-        } else position = { at: endOf(extent), call: 0 };
-      }
-      // Nor does the next cursor name complete segments that were read whole.
-      if (isComplete && position.at >= endOf(extents.at(-1))) positions.segments.delete(segment.number);
-      else positions.segments.set(segment.number, position);
-      if (position !== FIRST_POSITION) lastRead = Math.max(lastRead, segment.number);
-    }
-    // Segments above `lastRead` are still new for the next cursor, which names a bounded number of segments.
-    positions.lastNumber = lastRead;
-    for (const number of positions.segments.keys()) if (number > lastRead) positions.segments.delete(number);
-    return { calls, next: null, searchedToMs: null, newest: newerCursorOf(positions) };
+    const extentsOf = (segment: Segment): Promise<readonly Extent[]> => this.#extentsOf(segment);
+    return newerCalls({ segments, positions, filter, limit, extentsOf });
   }
 
   /**
@@ -213,34 +164,4 @@ export class CallReader {
 
 export function callReaderOf(dataPath: string, options?: CallReaderOptions): CallReader {
   return new CallReader(join(dataPath, CALLS_FOLDER), options);
-}
-
-/** Returns the offset in the segment at which the extent ends; 0 without an extent. */
-function endOf(extent: ExtentAt | undefined): number {
-  return extent === undefined ? 0 : extent.at + extent.bytes;
-}
-
-/**
- * Adds the calls from `position` on that pass the filter to `calls`, until `calls` has `limit`. Returns the
- * position after the last call that the filter was asked for.
- */
-function appendNewer(
-  blocks: readonly BlockAt[],
-  position: Position,
-  filter: CallFilter,
-  calls: CallRecord[],
-  limit: number,
-): Position {
-  let nextPosition = position;
-  for (const { at, block } of blocks) {
-    if (at < position.at) continue;
-    const passes = callTestOf(filter, block);
-    for (let call = at === position.at ? position.call : 0; call < block.count; call++) {
-      if (calls.length >= limit) return { at, call };
-      // Without a test, no call of the block passes.
-      if (passes?.(call) === true) calls.push(block.recordOf(call));
-    }
-    nextPosition = { at: at + block.bytes, call: 0 };
-  }
-  return nextPosition;
 }

@@ -218,26 +218,6 @@ void t.test('pages and looks for newer calls miss nothing while two processes wr
   t.equal(new Set(numbers).size, numbers.length);
 });
 
-void t.test('a look from long ago finds the calls of more segments than a cursor names', async (t) => {
-  const folder = t.testdir();
-  const reader = new CallReader(folder);
-  const start = await reader.page({}, 10);
-  const written = calls(13, 130);
-  for (const call of written) {
-    const writer = writerOn(folder);
-    writer.append(call);
-    writer.close();
-  }
-  const found: CallRecord[] = [];
-  for (let cursor = start!.newest, more = -1; more !== 0;) {
-    const after = await reader.newerCalls(cursor, {}, 7);
-    found.push(...after!.calls);
-    cursor = after!.newest;
-    more = after!.calls.length;
-  }
-  t.same(found.map(idOf), written.map(idOf));
-});
-
 void t.test('what another process writes between two reads of a page comes once', async (t) => {
   const folder = t.testdir();
   const written = calls(12, 300);
@@ -261,25 +241,6 @@ void t.test('what another process writes between two reads of a page comes once'
   }
   writer.close();
   t.same(found.map(idOf).sort(), written.map(idOf).sort());
-});
-
-void t.test('newer calls of a segment that ends during a search are returned by the next one', async (t) => {
-  const folder = t.testdir();
-  const written = calls(31, 50);
-  const writer = writerOn(folder);
-  const reader = new CallReader(folder, { growingSegment: () => writer.growing });
-  const first = await reader.page({}, 10);
-  for (const call of written) writer.append(call);
-  writer.flush();
-  const search = reader.newerCalls(first!.newest, {}, 10);
-  // Now the search has the writer's index, and waits for the disk.
-  for (let turns = 0; turns < 100; turns++) await Promise.resolve();
-  writer.close();
-  const otherSearch = reader.page({}, 10);
-  const newer = await search;
-  await otherSearch;
-  const rest = await reader.newerCalls(newer!.newest, {}, 100);
-  t.same([...newer!.calls, ...rest!.calls].map(idOf), written.map(idOf));
 });
 
 void t.test('a listing without a file that is older than another of it loses no call', async (t) => {
