@@ -5,9 +5,11 @@
  * Must hold: no result shows a key or a token, even if an upstream repeats one. So each text of an upstream
  * goes through `safeText` (further test: test/e2e/upstream-test.test.ts).
  */
+import { AUTHORISING_HEADER } from '../config/provider-settings.js';
 import { DOOR_PATHS, type Service } from '../core/door-names.js';
 import { isRecord, parsedJson } from '../core/json.js';
 import type { ProviderName } from '../core/provider-names.js';
+import type { TimeoutCode } from '../http1/call.js';
 import { isHtml } from '../http1/http-client.js';
 import { errorIn } from '../upstream/error-body.js';
 import { UNKNOWN_MODEL_CODES } from '../upstream/error-mapping.js';
@@ -35,7 +37,7 @@ interface ProbeDiagnosis {
   readonly advice: string | null;
   /** The model that the response names. */
   readonly answeredModel: string | null;
-  /** Whether the response reports its tokens; null after a failure, and for a service that reports none. */
+  /** Whether the response reports its tokens; null for an error, and for a service that reports none. */
   readonly usageReported: boolean | null;
 }
 
@@ -73,9 +75,15 @@ const MESSAGE_CHARS_MAX = 200;
  */
 const UNKNOWN_MODEL_MESSAGE =
   /\bmodels?\b.{0,120}\b(?:not found|does not exist|not exist|unknown|not supported|no such)\b|\b(?:unknown|invalid|no such) model\b|^model: \S|\bmodel identifier is invalid\b/is;
+/**
+ * OpenAI's models that think reject a call with 400 if their thoughts use up the bound of the output, as they
+ * do in a probe, whose bound is low. So address, key and model are right.
+ */
+const OUTPUT_LIMIT_MESSAGE = /output limit was reached/i;
 /** Error codes of Node's TLS match these. */
 const TLS_UNTRUSTED = /SELF_SIGNED|UNABLE_TO_(?:VERIFY|GET_ISSUER)|CERT_UNTRUSTED|CERT_SIGNATURE/;
 const TLS_ERROR = /CERT|TLS|SSL|^EPROTO$/;
+const CONNECT_TIMEOUT = 'TIMEOUT_CONNECT' satisfies TimeoutCode;
 
 /** `model`: its id in the settings. `service`: what the probe asked the model for. */
 export function diagnosisOf(
@@ -102,6 +110,8 @@ export function diagnosisOf(
   const message = isRecord(error) && typeof error.message === 'string' ? error.message : undefined;
   const received = isHtmlPage ? ', HTML' : message === undefined ? '' : `: ${safeText(target, message)}`;
   const result = `status ${status}${received}`;
+  if (status === 400 && message !== undefined && OUTPUT_LIMIT_MESSAGE.test(message))
+    return { ok: true, result, advice: null, answeredModel: null, usageReported: null };
   const isUnknownModel =
     isRecord(error) &&
     (UNKNOWN_MODEL_CODES.has(error.code) ||
@@ -147,9 +157,11 @@ function adviceOfStatus(
     const { credential } = target.provider ?? {};
     if (credential !== undefined)
       return 'it refuses the credentials of this machine: see that their account may use the model';
-    return target.key === undefined
+    const header = Object.keys(target.headers).find((name) => AUTHORISING_HEADER.test(name));
+    const setting = target.key === undefined ? header && `the header ${header}` : 'key or key_file';
+    return setting === undefined
       ? 'it wants a key and none is set: set key or key_file of this upstream'
-      : 'it refuses the key: see that key or key_file is one of this provider, whole and still valid, and may use the model';
+      : `it refuses the key: see that ${setting} is one of this provider, whole and still valid, and may use the model`;
   }
   if (status === 402) return 'the account at the provider has no credit left';
   if (status === 429)
@@ -187,7 +199,7 @@ function adviceOfError({ origin }: UpstreamTarget, code: string): string {
   if (code === 'ENOTFOUND' || code === 'EAI_AGAIN' || code === 'EAI_FAIL')
     return `the name ${hostname} cannot be resolved: see that it is spelled right, and the DNS of this machine`;
   if (code === 'ECONNREFUSED') return `nothing listens at ${host}: see host and port, and that it runs`;
-  if (code === 'EHOSTUNREACH' || code === 'ENETUNREACH' || code === 'TIMEOUT_CONNECT')
+  if (code === 'EHOSTUNREACH' || code === 'ENETUNREACH' || code === CONNECT_TIMEOUT)
     return `${host} cannot be reached from here: see host and port, firewall and network`;
   if (TLS_UNTRUSTED.test(code)) return 'its certificate is not trusted: name who signed it in ca_file';
   if (code === 'CERT_HAS_EXPIRED') return 'its certificate has expired: whoever runs it has to renew it';

@@ -5,8 +5,7 @@
  * --probe`) use it, in a command's process. A probe costs some tokens at the provider.
  *
  * Must hold: a model is called for a service that it has, which need not be chat completions. Each probe ends
- * within PROBE_MS_MAX, or twice that if it calls again (test/e2e/upstream-test.test.ts; there is no unit
- * test).
+ * within PROBE_MS_MAX, or twice that if it calls again (further test: test/e2e/upstream-test.test.ts).
  */
 import type { Settings } from '../config/schema.js';
 import { SystemClock } from '../core/clock.js';
@@ -50,11 +49,15 @@ const PROBE_TIMEOUTS = {
   idleTimeoutMs: PROBE_MS_MAX,
   totalTimeoutMs: PROBE_MS_MAX,
 };
-/** How much of a body is read: enough for a response of some tokens with many other fields. */
-const BODY_BYTES_MAX = 64 * 1024;
+/**
+ * How much of a body is read. An embedding of 4,096 numbers takes 130 KB as OpenAI writes it: each number
+ * with up to 20 digits, in a line of its own.
+ */
+const BODY_BYTES_MAX = 512 * 1024;
 /** How many probes run at a time: then hundreds of upstreams that hang take minutes and not hours. */
 const PROBES_MAX = 8;
-const OUTPUT_TOKENS = 5;
+/** Some models reject less, such as GPT-5. Most end after two tokens. */
+const OUTPUT_TOKENS = 16;
 /** The members of a probe, by service. `limitName` is the name of the member that bounds the response. */
 const REQUESTS: Readonly<Record<Service, (limitName: string) => object>> = {
   chat: (limitName) => ({ messages: [{ role: 'user', content: 'Say OK.' }], [limitName]: OUTPUT_TOKENS }),
@@ -183,9 +186,13 @@ async function probe(http: AttemptClient, job: ProbeJob): Promise<ProbeView> {
   const { model, service, target } = job;
   if (target.origin === ECHO_ORIGIN)
     return notCalled(job, { ok: true, result: 'built in: nothing to call', advice: null });
-  let call = await callOnce(http, job, target.memberNames?.max_tokens ?? 'max_tokens');
+  const limitName = target.memberNames?.max_tokens ?? 'max_tokens';
+  let call = await callOnce(http, job, limitName);
   const isOtherLimit =
-    call.reply.kind === 'response' && call.reply.status === 400 && call.reply.body.includes(OTHER_LIMIT);
+    limitName !== OTHER_LIMIT &&
+    call.reply.kind === 'response' &&
+    call.reply.status === 400 &&
+    call.reply.body.includes(OTHER_LIMIT);
   if (isOtherLimit) call = await callOnce(http, job, OTHER_LIMIT);
   const { reply, firstByteMs } = call;
   const { ok, result, advice, answeredModel, usageReported } = diagnosisOf(target, model, service, reply);

@@ -256,7 +256,7 @@ void t.test('a model is called for what it serves', async (t) => {
   );
   t.match(asked, {
     '/v1/embeddings': { model: 'embeddings', input: 'OK' },
-    '/v1/completions': { model: 'completions', prompt: 'Say OK.', max_tokens: 5 },
+    '/v1/completions': { model: 'completions', prompt: 'Say OK.', max_tokens: 16 },
     '/v1/moderations': { input: 'OK' },
     '/v1/rerank': { query: 'OK', documents: ['OK'] },
   });

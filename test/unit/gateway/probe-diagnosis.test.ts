@@ -4,9 +4,9 @@ import { diagnosisOf } from '#src/gateway/probe-diagnosis.js';
 import { targetOf } from '../../fixtures/upstream-server.js';
 
 /** The advice for an error of that body. */
-function adviceOf(status: number, body: unknown): string {
+function adviceOf(status: number, body: unknown, target = targetOf('http://127.0.0.1:1')): string {
   const reply = { status, contentType: 'application/json', location: undefined, isCut: false };
-  const diagnosis = diagnosisOf(targetOf('http://127.0.0.1:1'), 'm', 'chat', {
+  const diagnosis = diagnosisOf(target, 'm', 'chat', {
     kind: 'response',
     ...reply,
     body: JSON.stringify(body),
@@ -39,5 +39,33 @@ void t.test('a wrong address, and a request that is refused, are no unknown mode
   ])
     t.match(adviceOf(404, body), /there is no API for chat completions at/, JSON.stringify(body));
   t.match(adviceOf(400, { message: 'max_tokens is too large' }), /max_tokens is too large: it refuses/);
+  t.end();
+});
+
+void t.test('a refused key is looked for where the settings have it', (t) => {
+  const origin = 'http://127.0.0.1:1';
+  const settings: readonly (readonly [Parameters<typeof targetOf>[1], RegExp])[] = [
+    [{ key: undefined, headers: {} }, /it wants a key and none is set/],
+    [{ key: 'sk-1', headers: { 'x-team': 'a' } }, /it refuses the key: see that key or key_file is/],
+    [{ key: undefined, headers: { Authorization: 'Bearer x' } }, /see that the header Authorization is/],
+    [{ key: undefined, headers: { 'api-key': 'x' } }, /see that the header api-key is/],
+  ];
+  for (const [changes, advice] of settings)
+    for (const status of [401, 403]) t.match(adviceOf(status, {}, targetOf(origin, changes)), advice);
+  t.end();
+});
+
+void t.test('a model that thinks beyond the bound of a probe is well', (t) => {
+  const message =
+    'Could not finish the message because max_tokens or model output limit was reached. Please try again with higher max_tokens.';
+  const diagnosis = diagnosisOf(targetOf('http://127.0.0.1:1'), 'm', 'chat', {
+    kind: 'response',
+    status: 400,
+    contentType: 'application/json',
+    location: undefined,
+    isCut: false,
+    body: JSON.stringify({ error: { message, type: 'invalid_request_error' } }),
+  });
+  t.match(diagnosis, { ok: true, advice: null, answeredModel: null, usageReported: null });
   t.end();
 });
