@@ -5,8 +5,10 @@
  * the glossary, this one carries _questions_: a LeaseAsk is what one of them asks.
  *
  *     to main     Question<LeaseAsk>    a request waits for a lease
- *                 LeaseScope            a lease of that scope runs low, though no request waits; no reply
+ *                 LowLease              a lease runs low, though no request waits; no reply
  *     from main   AskReply<LeaseEnd>    how the wait of the request ended
+ *
+ * A Question has the member `ask`, a LowLease the member `low`: by these `serveLeases` tells them apart.
  *
  * Must hold: after `try` the asker takes of the quota again. Another request of the process may have been
  * faster: then the asker asks once more, or rejects its request (test/unit/request/admission-lease.test.ts,
@@ -70,15 +72,21 @@ export function refusedBy(end: LeaseEnd): readonly RefusedQuota[] | undefined {
   return typeof end === 'object' && 'refused' in end ? end.refused : undefined;
 }
 
+/** The lease of `low` runs low: the main thread asks the coordinator for more. */
+export interface LowLease {
+  readonly low: LeaseScope;
+}
+
 /** One message: all that was sent in one event-loop turn. */
-export type LeaseMessages = readonly (Question<LeaseAsk> | LeaseScope)[];
+export type LeaseMessages = readonly (Question<LeaseAsk> | LowLease)[];
 
 /**
  * The questions that wait for a reply are at most as many as the open requests: each asks one at a time, and
  * gets its reply within some seconds. `ask` resolves once the request may try again, or cannot have what it
- * needs, and never rejects, because `serveLeases` rejects no question.
+ * needs, and never rejects, because `serveLeases` rejects no question. It knows no withdrawal, so `askWithin`
+ * of AskPort is left out.
  */
-export type LeaseChannel = AskPort<LeaseAsk, LeaseEnd, LeaseScope>;
+export type LeaseChannel = Pick<AskPort<LeaseAsk, LeaseEnd, LowLease>, 'ask' | 'send'>;
 
 export function openLeaseChannel(port: MessagePort): LeaseChannel {
   // serveLeases expects arrays.

@@ -268,7 +268,7 @@ function serveLeases(manager: LeaseManager, port: MessagePort): void {
       if ('ask' in message) {
         const { scopes, need } = message.ask;
         void manager.wait(scopes, need).then((end) => reply(message.id, end));
-      } else lowScopes.push(message);
+      } else lowScopes.push(message.low);
     }
     if (lowScopes.length > 0) manager.askForMore(lowScopes);
   });

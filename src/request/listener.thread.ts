@@ -61,7 +61,7 @@ const journal = new JournalWriter(init.journal, () => send({ kind: 'journal_half
 const pendingCommits = new PendingCommits(journal, clock, () => send({ kind: 'commit' }));
 export const channel = new ListenerChannel(new CallTable(init.calls), init.slots);
 const leases = init.leasePort && openLeaseChannel(init.leasePort);
-const ledger = new Ledger(init.ledger, clock, (kind, index) => leases?.send({ kind, index }));
+const ledger = new Ledger(init.ledger, clock, (kind, index) => leases?.send({ low: { kind, index } }));
 const keys = new KeyTable(init.keys);
 const callRing = new CallRingWriter(init.callRing, logSwitch);
 const metrics = new ListenerMetrics(init.metrics, init.index);

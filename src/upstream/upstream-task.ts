@@ -71,7 +71,7 @@ export async function runUpstreamTask(task: UpstreamTask, ownChannel?: FrameChan
   const metrics = new UpstreamMetrics(task.metrics, task.index);
   const leases = task.leasePort && openLeaseChannel(task.leasePort);
   const counters = new UpstreamCounters(task.upstreams, clock, task.index, (scope) =>
-    leases?.send({ kind: 'upstream', index: scope }),
+    leases?.send({ low: { kind: 'upstream', index: scope } }),
   );
   const quotas = new UpstreamQuotas(counters, clock, leases);
   const routes = new RouteTable(task.routes, { clock, log, metrics, quotas });
