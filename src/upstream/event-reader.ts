@@ -141,13 +141,11 @@ export abstract class EventReader implements ResponseBodyReader {
         if (verdict === 'uncounted') this.#pass(events.subarray(start, end), false);
         runStart = end;
       } else if (verdict === 'text') this.#templates.learn(events.toString('latin1', start, end));
-      // `#pass` may have ended the attempt.
-      if (this.#hasOutcome) return;
       start = this.#matchedEnd(latin1, end);
     }
     this.#relayWaiting();
     this.#relay(events.subarray(runStart), true);
-    if (!this.#hasOutcome) this.onJudged();
+    this.onJudged();
   }
 
   /** Comments keep a connection alive; the listener sends its own. */

@@ -26,7 +26,10 @@ import { reportIn } from './usage-shapes.js';
 
 /** The session, as readers see it. */
 export interface ResponseSink {
-  /** Sends bytes to the client. Calls `pause` of the attempt if the client does not keep up. */
+  /**
+   * Sends bytes to the client. Calls `pause` of the attempt if the client does not keep up, but no method of
+   * the reader. If it rejects the attempt (door-call.ts), what the reader still does has no effect.
+   */
   relay(bytes: Uint8Array): void;
   /** An exception, which is a bug of the gateway, at any point: the session aborts the attempt. */
   crash(error: unknown): void;
