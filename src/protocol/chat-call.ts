@@ -209,7 +209,6 @@ function spliced<Body extends SplicedBody>(call: Body, splices: readonly Splice[
   const growths = splices.map(({ start, end, text }) =>
     largeBody === undefined ? text.length - (end - start) : Buffer.byteLength(text) - (end - start),
   );
-  const growth = growths.reduce((total, added) => total + added, 0);
   const moved = (span: Span): Span => {
     if (isNowhere(span)) return NOWHERE;
     const { start, end } = span;
@@ -224,10 +223,13 @@ function spliced<Body extends SplicedBody>(call: Body, splices: readonly Splice[
     return { start: start + shift, end: end + shift + valueGrowth };
   };
   const model = moved({ start: call.modelStart, end: call.modelEnd });
+  const newBody = largeBody === undefined ? splicedText(body, splices) : '';
+  const newLargeBody = largeBody && splicedBytes(largeBody, splices);
+  const growth = (newLargeBody ?? newBody).length - (largeBody ?? body).length;
   return {
     ...call,
-    body: largeBody === undefined ? splicedText(body, splices) : '',
-    largeBody: largeBody && splicedBytes(largeBody, splices),
+    body: newBody,
+    largeBody: newLargeBody,
     modelStart: model.start,
     modelEnd: model.end,
     maxTokens: moved(call.maxTokens),
