@@ -5,10 +5,11 @@
  * Must hold (test/unit/http1/client.test.ts):
  * - The handler gets onStart, any number of onData, then onEnd or onError; onError alone is possible; nothing
  *   comes after `abort`. The connection keeps this order, and reports nothing once it is destroyed.
- * - `pause` comes after onStart: all pauses begin in upstream/chat-session.ts, which has relayed bytes then.
- *   An earlier `pause` would not stop the connection, and `resume` would replace the first byte's deadline.
+ * - `pause` comes after onStart, or it throws: before, there may be no connection to stop, and `resume` would
+ *   replace the first byte's deadline. All pauses begin in upstream/chat-session.ts, which has relayed bytes.
  */
 import type { Clock } from '../core/clock.js';
+import { invariant } from '../core/errors.js';
 import { HELD_UP_MS_MAX, HELD_UP_MS_MIN, HELD_UP_MS_REMEMBERED } from '../core/limits.js';
 import type { SlotArray } from '../core/slot-array.js';
 import type { MonotonicMs } from '../core/units.js';
@@ -102,11 +103,11 @@ export class Http1Call implements HttpCall, PooledCall {
 
   pause(): void {
     if (this.#isPaused || this.#isOver) return;
+    invariant(this.#hasHead && this.#connection !== undefined, 'a call is paused after its head has come');
     this.#isPaused = true;
     this.#heldUpMs = this.#heldUpMsByNow();
     this.#pausedAtMs = this.#setDeadline('TIMEOUT_HELD_UP', HELD_UP_MS_MAX - this.#pausedMs);
-    // The head has come by a connection, so `#connection` is set.
-    if (this.#hasHead) this.#connection!.pause();
+    this.#connection.pause();
   }
 
   resume(): void {
@@ -117,7 +118,8 @@ export class Http1Call implements HttpCall, PooledCall {
     this.#pausedMs += pausedMs;
     this.#totalDeadlineMs += pausedMs;
     this.#heldUpMs = Math.min(HELD_UP_MS_REMEMBERED, this.#heldUpMs + pausedMs);
-    if (this.#hasHead) this.#connection!.resume();
+    // `pause` has found a connection.
+    this.#connection!.resume();
   }
 
   abort(): void {

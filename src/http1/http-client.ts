@@ -34,9 +34,15 @@ export interface HttpTarget {
   readonly ca: string | undefined;
 }
 
-/** Why there is no whole response. `code` is for the log: `ECONNREFUSED`, `HTTP1_INVALID`. */
+/** Why there is no whole response. */
 export interface HttpFault {
+  /**
+   * By it upstream/error-mapping.ts decides what the caller is told and whether the breaker counts the fault:
+   * a TimeoutCode (call.ts), a code of this client, which begins with `HTTP1_`, one of providers/provider.ts,
+   * or one of Node, such as `ECONNREFUSED`.
+   */
   readonly code: string;
+  /** For the log; the code says enough for callers, except if it is FIELD_UNSUPPORTED. */
   readonly message: string;
   /**
    * Whether a second attempt on the same upstream most likely does no work twice: nothing was sent, the
@@ -87,8 +93,8 @@ export interface HttpCall {
    */
   readonly usageSoFar?: unknown;
   /**
-   * Stops onData until resume(). Call it only after onStart: call.ts says why. A chunk on its way, and the
-   * end, may still come. Idempotent.
+   * Stops onData until resume(). Call it only after onStart: Http1Call throws before it. A chunk on its way,
+   * and the end, may still come. Idempotent.
    */
   pause(): void;
   /** Idempotent. */

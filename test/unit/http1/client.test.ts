@@ -336,6 +336,22 @@ void t.test('pause stops the upstream at its socket, resume goes on', async (t) 
   t.equal(recorder.fault, undefined);
 });
 
+void t.test('a pause before the head is a bug that shows, and the call goes on', async (t) => {
+  let respond: () => void = () => undefined;
+  const { call } = await world(t, (_request, response) => (respond = () => response.end('body')));
+  const { recorder, call: running } = call();
+  t.throws(() => running.pause(), /after its head/, 'without a connection');
+  running.resume();
+  while (!running.sent) await turn();
+  await sleep(20);
+  t.throws(() => running.pause(), /after its head/, 'while the response is awaited');
+  respond();
+  await recorder.over;
+  t.equal(recorder.text, 'body');
+  running.pause();
+  t.equal(recorder.endings, 1, 'after the end a pause does nothing');
+});
+
 void t.test('what is no HTTP, a cut body, a bad header of ours, close', async (t) => {
   const { client, call } = await world(t, (request, response) => {
     if (request.url === '/garbage') request.socket.end('hello\r\n\r\n');
