@@ -295,7 +295,10 @@ export class SettingsReader {
    */
   #nearestTo(name: string, properties: Readonly<Record<string, Declaration>>, path: SettingPath): string {
     const siblings = Object.keys(properties);
-    const meant = synonymOf(name) ?? name;
+    const synonym = synonymOf(name);
+    // A synonym of no sibling may be the name of a setting that only stands in a wrong place.
+    const isSynonym = synonym !== undefined && (siblings.includes(synonym) || !this.#pathsByName.has(name));
+    const meant = isSynonym ? synonym : name;
     const nearestOf = (names: readonly string[]): string | undefined =>
       nearestName(meant, names, (candidate) => candidate);
     // Siblings come first, so that of two equally near names the sibling is named.

@@ -397,6 +397,11 @@ const REPLACEMENTS: readonly (readonly [string, string, string])[] = [
     '5: admin.port: got 8080, which is listen.port too, want another one',
   ],
   ['plans:', 'processes: 65\nplans:', '5: processes: got 65, want a whole number of processes from 1 to 64'],
+  [
+    'id: m1',
+    'id: m1\n    ttl_seconds: 60',
+    '3: models[0].ttl_seconds: unknown setting, the nearest known ones are models[].cache.ttl_seconds, cache.ttl_seconds',
+  ],
   // Enumerations.
   ['plans:', 'low_balance: clmap\nplans:', '5: low_balance: got "clmap", want one of refuse, clamp'],
   ['plans:', 'durability: yes\nplans:', '5: durability: got "yes", want one of interval, commit'],
