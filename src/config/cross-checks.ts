@@ -50,7 +50,7 @@ export function crossCheck(draft: SettingsDraft, report: Report, hasErrors: HasE
   checkModelNames(draft.models, report);
   checkFallbacks(draft.models, report);
   checkLongPrices(draft.models, report);
-  checkServices(draft.models, report);
+  checkServices(draft.models, report, hasErrors);
   checkPlanNames(draft.plans, report);
   checkPlanModels(draft, report);
   checkModelLimits(draft, report, hasErrors);
@@ -117,7 +117,8 @@ function checkLongPrices(models: SettingsDraft['models'], report: Report): void 
 const NOT_AT_AZURE: readonly Service[] = ['moderations', 'rerank'];
 
 /** A model's upstreams, and its fallbacks, must serve all that the model serves. */
-function checkServices(models: SettingsDraft['models'], report: Report): void {
+function checkServices(models: SettingsDraft['models'], report: Report, hasErrors: HasErrors): void {
+  const isServesWrong = (modelIndex: number): boolean => hasErrors(['models', modelIndex, 'serves']);
   models?.forEach((model, modelIndex) => {
     const services = model?.serves?.filter((service) => service !== undefined) ?? ['chat'];
     model?.upstreams?.forEach((upstream, index) => {
@@ -126,9 +127,10 @@ function checkServices(models: SettingsDraft['models'], report: Report): void {
       checkUpstreamServices(services, upstreamDraft, ['models', modelIndex, 'upstreams', index], report);
     });
     model?.fallbacks?.forEach((id, index) => {
-      const fallback = models.find((candidate) => candidate?.id === id && id !== undefined);
-      const served = fallback?.serves ?? ['chat'];
-      if (fallback !== undefined && !services.every((service) => served.includes(service)))
+      const fallbackIndex = models.findIndex((candidate) => candidate?.id === id && id !== undefined);
+      if (fallbackIndex === -1 || isServesWrong(modelIndex) || isServesWrong(fallbackIndex)) return;
+      const served = models[fallbackIndex]?.serves ?? ['chat'];
+      if (!services.every((service) => served.includes(service)))
         report(
           ['models', modelIndex, 'fallbacks', index],
           `got "${id!}", which serves ${served.join(', ')}, want a model that serves ${services.join(' and ')}`,

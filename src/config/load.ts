@@ -8,7 +8,7 @@
  *   (test/unit/config/cross-checks.log-files.test.ts).
  * - The order of precedence stays, and the settings are frozen (test/unit/config/load.test.ts).
  * - All errors are thrown at once, in the order of their lines. A setting with an error is undefined in the
- *   draft, and no check reports a further error that only follows from that.
+ *   draft, and no check reports a further error that only follows from that (test/unit/config/load.test.ts).
  */
 import { createHash, createPrivateKey, X509Certificate } from 'node:crypto';
 import { existsSync, readlinkSync, realpathSync } from 'node:fs';
@@ -115,9 +115,11 @@ export function loadSettings(
   if (readsSecrets && lacksSecret && !isSecretWrong)
     report(['notify', 'url'], `needs secret or secret_file: ${WANTED_SECRET}`);
   // After the key files were read, because upstreams of one key share their limits.
-  if (readsSecrets) checkUpstreamLimits(draft, report);
+  if (readsSecrets) checkUpstreamLimits(draft, report, hasErrors);
   readCaFiles(draft, folder, report);
-  if (readsSecrets) readTlsFiles(draft.listen?.tls, folder, new SystemClock().wallMs(), report);
+  // Without its passphrase the key cannot be read.
+  if (readsSecrets && !hasErrors(['listen', 'tls', 'passphrase']))
+    readTlsFiles(draft.listen?.tls, folder, new SystemClock().wallMs(), report);
 
   if (errors.length > 0) {
     errors.sort((error, other) => error.line - other.line);

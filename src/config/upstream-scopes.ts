@@ -85,19 +85,21 @@ export function limitsByScope(models: Settings['models']): Map<string, DeclaredL
 
 /**
  * Reports limits that differ within a scope, and upstreams of one url and key if one counts by key and one by
- * model. Call it after the key files were read, because scopes are compared by their keys.
+ * model. Leaves out upstreams with errors. Call it after the key files were read, because scopes are compared
+ * by their keys.
  */
 export function checkUpstreamLimits(
   { models }: SettingsDraft,
   report: (path: SettingPath, text: string) => void,
+  hasErrors: (path: SettingPath) => boolean,
 ): void {
   const scopes = new Set<string>();
   /** Where each setting of a scope was given first, and its value, by the setting's name and the scope. */
   const firstGiven = new Map<string, { readonly path: SettingPath; readonly value: number | string }>();
   forEachUpstream(models, (draft, path, model) => {
     const upstream = draft as UpstreamDraft;
-    // A missing or wrong address was reported already.
-    if (urlOf(upstream) === '') return;
+    // Its scope, or its `quota_scope`, may be another one than the draft has.
+    if (hasErrors(path) || urlOf(upstream) === '') return;
     const declared = declaredOf(upstream);
     if (declared.length === 0) return;
     const check = (scope: string, name: string, value: number | string): void => {

@@ -1,9 +1,11 @@
 /** Where settings come from: file, environment, command line, defaults; and paths. */
+import { createPrivateKey } from 'node:crypto';
 import { join } from 'node:path';
 import { rootCertificates } from 'node:tls';
 import t from 'tap';
 import type { Declaration } from '#src/config/annotations.js';
 import { settingsDeclaration } from '#src/config/schema.js';
+import { selfSigned } from '../../fixtures/upstream-certificate.js';
 import { SOUND_YAML, worldOf } from './support.js';
 
 void t.test('no file: the demo, with every default', (t) => {
@@ -313,5 +315,107 @@ void t.test('an alias shares a block', (t) => {
   );
   const { settings } = worldOf(t, { 'tollgate.yaml': yaml }).load();
   t.same(settings.models[1]?.price, { input: '1', output: '2' });
+  t.end();
+});
+
+const pair = selfSigned();
+const VARIABLES = { PASSPHRASE: 'pw', SECRET: 'client', FIRST_KEY: 'sk-1', SECOND_KEY: 'sk-2' };
+const limited = (key: string, more: object): object => ({
+  url: 'http://h/v1',
+  key: `\${${key}}`,
+  requests_per_minute: 5,
+  ...more,
+});
+
+/** Settings of which many are checked against others. */
+const RELATED = {
+  listen: {
+    port: 8080,
+    listeners: 2,
+    tls: { cert_file: 'cert.pem', key_file: 'key.pem', passphrase: '${PASSPHRASE}' },
+  },
+  admin: {
+    port: 8081,
+    oidc: {
+      issuer: 'https://login.example',
+      client_id: 'tollgate',
+      client_secret: '${SECRET}',
+      redirect_url: 'https://tollgate.example/admin/session/oidc/callback',
+      roles: { admins: 'admin' },
+    },
+  },
+  sharing: { url: 'redis://v', on_authority_loss: 'equal_share', hosts: 2, node_expiry_seconds: 900 },
+  models: [
+    {
+      id: 'a',
+      aliases: ['x', 'y'],
+      price: { input: '1', output: '2', long: [5, 9].map((above) => ({ above, input: '1', output: '2' })) },
+      serves: ['chat', 'embeddings'],
+      fallbacks: ['b'],
+      upstreams: [
+        limited('FIRST_KEY', { speaks: ['messages'], headers: { 'x-key': '${FIRST_KEY}' } }),
+        limited('SECOND_KEY', { requests_per_minute: 6, quota_scope: 'model', total_timeout_ms: 800_000 }),
+        { provider: 'azure', url: 'https://a.example', key: '${SECOND_KEY}', api_version: 'v1' },
+      ],
+    },
+    {
+      id: 'b',
+      serves: ['chat', 'embeddings'],
+      upstreams: [limited('SECOND_KEY', { requests_per_minute: 7, quota_scope: 'model', model: 'z' })],
+    },
+    {
+      id: 'c',
+      upstreams: [
+        { provider: 'vertex', region: 'us', project: 'p', betas: ['a'] },
+        { provider: 'bedrock', region: 'us-east-1', profile: 'x' },
+        { provider: 'anthropic', key: '${FIRST_KEY}', headers: { 'x-b': 'c' }, drop_unsupported: true },
+        { url: 'echo:' },
+      ],
+    },
+  ],
+  plans: [
+    {
+      id: 'p',
+      requests_per_minute: 1,
+      calls_per_day: 1,
+      models: ['a', 'c*'],
+      models_limits: [{ model: 'a', calls_per_day: 1 }],
+    },
+  ],
+  limits: { calls_in_flight: 2 },
+  notify: { url: 'https://h/x', secret_file: 'secret', at: [80] },
+  usage_log: { path: 'usage' },
+  access_log: { path: 'access' },
+};
+
+void t.test('no further error follows from one', { skip: pair === undefined && 'no openssl' }, (t) => {
+  const key = createPrivateKey(pair!.key);
+  const encrypted = { type: 'pkcs8', format: 'pem', cipher: 'aes-256-cbc', passphrase: 'pw' } as const;
+  const world = worldOf(t, {
+    'cert.pem': pair!.certificate,
+    'key.pem': key.export(encrypted),
+    secret: `whsec_${Buffer.alloc(32, 7).toString('base64')}`,
+  });
+  const settings = structuredClone(RELATED);
+  const faults = (environment: Record<string, string>): readonly string[] =>
+    world.faults({ config: 'tollgate.yaml', text: JSON.stringify(settings) }, environment);
+  t.throws(() => faults(VARIABLES), /was not refused/, 'sound');
+  const visit = (values: Record<string, unknown>, path: string): void => {
+    for (const [name, sound] of Object.entries(values)) {
+      const childPath = Array.isArray(values) ? `${path}[${name}]` : path === '' ? name : `${path}.${name}`;
+      for (const wrong of [-0.5, [null]]) {
+        values[name] = wrong;
+        const lines = faults(VARIABLES);
+        const isThere = (line: string): boolean => line.startsWith(`tollgate.yaml:1: ${childPath}`);
+        t.ok(lines.length === 1 && isThere(lines[0]!), `${childPath}: ${lines.join('; ')}`);
+        values[name] = sound;
+      }
+      if (typeof sound === 'object') visit(sound as Record<string, unknown>, childPath);
+    }
+  };
+  visit(settings, '');
+  for (const odd of [{}, { FIRST_KEY: 'a b', SECOND_KEY: 'a c', SECRET: 'a b', PASSPHRASE: 'pw' }])
+    for (const line of faults(odd))
+      t.match(line, /: the environment variable [A-Z_]+ is not set$|: got a value from the environment /);
   t.end();
 });
