@@ -44,7 +44,10 @@ export interface LoadOptions {
   readonly port?: number | undefined;
   readonly adminPort?: number | undefined;
   readonly data?: string | undefined;
-  /** False for a command that calls no upstream: secrets are not read and may be missing. Default: true. */
+  /**
+   * False for a command that neither serves nor calls an upstream: secrets and certificates are not read and
+   * may be missing. Default: true.
+   */
   readonly secrets?: boolean | undefined;
 }
 
@@ -116,7 +119,7 @@ export function loadSettings(
     report(['notify', 'url'], `needs secret or secret_file: ${WANTED_SECRET}`);
   // After the key files were read, because upstreams of one key share their limits.
   if (readsSecrets) checkUpstreamLimits(draft, report, hasErrors);
-  readCaFiles(draft, folder, report);
+  readCaFiles(draft, folder, readsSecrets, report);
   // Without its passphrase the key cannot be read.
   if (readsSecrets && !hasErrors(['listen', 'tls', 'passphrase']))
     readTlsFiles(draft.listen?.tls, folder, new SystemClock().wallMs(), report);
@@ -234,11 +237,12 @@ function readKeyFiles(draft: SettingsDraft, folder: string, readsSecrets: boolea
   }
 }
 
-/** Sets each upstream's `ca` to the content of its certificate file. */
-function readCaFiles(draft: SettingsDraft, folder: string, report: Report): void {
+/** Sets each upstream's `ca` to the content of its certificate file. Reads no file unless `readsSecrets`. */
+function readCaFiles(draft: SettingsDraft, folder: string, readsSecrets: boolean, report: Report): void {
   forEachUpstream(draft.models, (upstream, path) => {
     if (upstream.ca_file === undefined) return;
     upstream.ca_file = resolve(folder, upstream.ca_file);
+    if (!readsSecrets) return;
     try {
       const ca = readBounded(upstream.ca_file, CA_BYTES_MAX);
       if (ca !== undefined && isCertificates(ca)) upstream.ca = ca;

@@ -49,6 +49,11 @@ void t.test('without TLS there is nothing to read', (t) => {
 
 void t.test('a command that serves nobody does without the files', (t) => {
   t.doesNotThrow(() => worldWith(t, {}).load({ secrets: false }));
+  const yaml = SOUND_YAML.replace('"echo:"', '"https://h/v1", ca_file: private.pem');
+  const world = worldOf(t, { 'tollgate.yaml': yaml });
+  t.match(world.faults(), [/upstreams\[0\]\.ca_file: cannot be read: ENOENT/]);
+  const [upstream] = world.load({ secrets: false }).settings.models[0]!.upstreams;
+  t.equal(upstream!.ca_file, join(world.folder, 'private.pem'));
   t.end();
 });
 
