@@ -91,7 +91,11 @@ export async function withGateway(
   const settings = await settingsOf(options);
   const { adminOrigin, findGateway } = await import('../admin/gateway-file.js');
   const address = await findGateway(settings.data);
-  if (address === undefined) throw new CommandError(`No gateway serves from ${settings.data}.`);
+  if (address === undefined)
+    throw new CommandError(
+      `No gateway serves from ${settings.data}. Start it (tollgate serve), or name its folder (--data, ` +
+        'TOLLGATE_DATA) or its admin interface (--admin-url).',
+    );
   await work(await openHttpClient(settings.data, adminOrigin(address)));
 }
 

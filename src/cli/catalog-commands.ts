@@ -159,7 +159,8 @@ async function testUpstreams(
   ]);
   const views = await probeUpstreams(loadSettings({ config }).settings, model);
   // The settings have no such model.
-  if (views === undefined) throw new CommandError(`There is no model '${model}' in the configuration.`);
+  if (views === undefined)
+    throw new CommandError(`There is no model '${model}' in the configuration: see models list.`);
   if (json === true) printJson({ data: views });
   else await printProbes(views);
   if (!views.every(({ ok }) => ok)) process.exitCode = EXIT_FAILED;

@@ -93,11 +93,16 @@ export function durationSeconds(text: string): number {
   return Number(count) * SECONDS_OF_UNIT[unit]!;
 }
 
-/** As `durationSeconds`, for the life of a key or a token, which ends after now and before 2106. */
+/**
+ * As `durationSeconds`, for the life of a key or a token, which is not over at once. The gateway checks that
+ * it ends before 2106.
+ */
 export function lifeSeconds(text: string): number {
   const seconds = durationSeconds(text);
   if (seconds >= 1 && seconds <= KEY_EXPIRES_SECONDS_MAX) return seconds;
-  throw new InvalidArgumentError('A duration such as 90s, 15m, 24h or 30d is wanted, of at least 1s.');
+  throw new InvalidArgumentError(
+    'A duration such as 90s, 15m, 24h or 30d is wanted, of at least 1s, which ends before 2106.',
+  );
 }
 
 /**

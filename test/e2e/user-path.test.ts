@@ -36,7 +36,10 @@ void t.test('from the first file to the last key', async (t) => {
   const config = fileOf(mock.url);
   writeFileSync(join(folder, 'tollgate.yaml'), config);
   t.match(await run('config', 'check'), { code: 0, stdout: /fine \(models: 1, plans: 2\)/ });
-  t.match(await run('status'), { code: 1, stderr: /^No gateway serves from / });
+  t.match(await run('status'), {
+    code: 1,
+    stderr: /^No gateway serves from .*tollgate serve.*--data.*--admin-url/,
+  });
   const gateway = await startGateway(t, { folder, config });
   t.match(await run('health'), { code: 0, stdout: 'ready\n' });
   t.match((await run('plans', 'list')).stdout, /^PLAN +PER MINUTE .*\nfree +60 +1000 /);

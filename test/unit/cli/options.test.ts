@@ -37,6 +37,7 @@ void t.test('durations, moments and counts', (t) => {
   // Nothing lives for 0 seconds, and no key or token is accepted after 2106.
   for (const wrong of ['0', '0d', '49711d', '1w'])
     t.throws(() => lifeSeconds(wrong), { code: 'commander.invalidArgument' }, wrong);
+  t.throws(() => lifeSeconds('49711d'), { message: /at least 1s, which ends before 2106/ });
   // Without its zone a time means another moment on every machine.
   for (const wrong of [
     '',
