@@ -48,6 +48,8 @@ export class ChatExchange extends CallContext {
   isOver = false;
   /** The header `anthropic-beta`; may be empty. */
   betas = '';
+  /** Whether the caller asked for a stream. Set as soon as the body is parsed; false before. */
+  isStream = false;
   /** Set once the caller is known, if the call belongs to a trace. */
   trace: CallTrace | undefined = undefined;
   /** Undefined if the request has no Idempotency-Key. */
@@ -266,11 +268,10 @@ export class ChatExchange extends CallContext {
     if (answered !== this.modelIndex) metrics.countFallback(model, modelSlotOf(answered));
     if (outcome !== 'ok') return;
     const responseMs = this.#responseMs ?? nowMs;
-    const isStream = this.admission?.call.stream === true;
     metrics.observeDuration(model, nowMs - this.#receivedMs);
-    if (isStream) metrics.observeFirstToken(model, responseMs - this.#receivedMs);
+    if (this.isStream) metrics.observeFirstToken(model, responseMs - this.#receivedMs);
     // A worker measured the wait, and the clocks of two threads differ by microseconds.
-    metrics.observeOverhead(isStream, Math.max(0, responseMs - this.#bodyMs - this.#upstreamWaitMs));
+    metrics.observeOverhead(this.isStream, Math.max(0, responseMs - this.#bodyMs - this.#upstreamWaitMs));
   }
 
   /** How long the call waited because its upstreams were at their limits. */
@@ -317,7 +318,7 @@ export class ChatExchange extends CallContext {
     const first32 = first64 << 1;
     const startMs = channel.table.triedMs(slot, receivedMs);
     const responseMs = this.#responseMs;
-    const stream = admission.call.stream;
+    const stream = this.isStream;
     ints[first32 + ring.PLAIN_ACCOUNT] = caller.account;
     ints[first32 + ring.PLAIN_KEY] = caller.key;
     ints[first32 + ring.PLAIN_MODEL] = admission.modelIndex;
@@ -354,7 +355,7 @@ export class ChatExchange extends CallContext {
   #endedCall(outcome: Outcome, nowMs: MonotonicMs): EndedCall {
     const { clock, channel } = this.#listener;
     const { admission } = this;
-    const stream = admission?.call.stream ?? this.hit?.stream ?? false;
+    const stream = this.isStream;
     const responseMs = this.#responseMs;
     const settled = this.#settled;
     return {

@@ -181,6 +181,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     exchange.bodyRead();
     if (this.#listener.contents.isOn) this.#gatherContents([bytes]);
     const read = this.#listener.cache.knownRequests.read(exchange, bytes);
+    if (read.ok) exchange.isStream = read.call.stream;
     if (!read.ok) this.reject(read.error);
     else if (exchange.keyed === undefined) this.#admit(read.call);
     else void this.#awaitThread(this.#lock(exchange.keyed, bodyDigestOf(bytes), read.call));
@@ -269,6 +270,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     );
     const read = await this.#parseQuestion.reply;
     if (!read.ok) return { kind: 'rejection', rejection: read.error };
+    this.#exchange.isStream = read.call.stream;
     return keyed === undefined ? { kind: 'call', call: read.call } : this.#lock(keyed, bodyDigest, read.call);
   }
 

@@ -142,6 +142,34 @@ void t.test('what callers were told, word for word', async (t) => {
   await gateway.stop();
 });
 
+void t.test('who asked for a stream, of calls with any end', async (t) => {
+  const { gateway } = await startBed(t);
+  const customer = await gateway.admin.customer();
+  const poor = await gateway.admin.customer({ credit: '0.00' });
+  const messages = [{ role: 'user', content: 'hello' }];
+  // A large body is parsed by a counter thread.
+  const long = [{ role: 'user', content: 'x'.repeat(100_000) }];
+  for (const [stream, content] of [
+    [true, messages],
+    [true, long],
+    [false, messages],
+  ] as const) {
+    const body = { model: TEST_MODEL, messages: content, stream };
+    const keyed = { headers: { 'idempotency-key': `key-${stream}-${content === long}` }, body };
+    const answers = {
+      served: await gateway.request(customer.key, keyed),
+      replayed: await gateway.request(customer.key, keyed),
+      'another body': await gateway.request(customer.key, { ...keyed, body: { ...body, n: 1 } }),
+      'no such model': await gateway.request(customer.key, { body: { ...body, model: 'none' } }),
+      'no balance': await gateway.request(poor.key, { body: { ...body, messages } }),
+    };
+    t.equal(answers.replayed.headers['idempotent-replayed'], 'true');
+    for (const [end, answer] of Object.entries(answers))
+      t.equal((await recordOf(gateway, answer)).stream, stream, `${end}, ${answer.status}`);
+  }
+  await gateway.stop();
+});
+
 void t.test('a stream that fails half-way, and a caller that leaves', async (t) => {
   const bed = await startBed(t, { upstream: { idle_timeout_ms: 2_000 } });
   const { gateway } = bed;

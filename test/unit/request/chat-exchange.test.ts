@@ -77,6 +77,7 @@ function bed(requestNumber = 1) {
 function charge(exchange: ChatExchange, stream: boolean, clock: Clock): Settled {
   const house = openHouse();
   exchange.caller = knownCaller(house).caller;
+  exchange.isStream = stream;
   admit(exchange, chatCall({ stream }), house.listener);
   const usage = {
     promptTokens: 9,
