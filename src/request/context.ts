@@ -32,10 +32,10 @@ import type { ListenerMetrics } from '../telemetry/metrics-writers.js';
 import type { BodyBudget } from './body-budget.js';
 import type { ContentsGatherer } from './call-contents.js';
 import type { Connections } from './connections.js';
+import type { DiscardBudgets } from './discard-budget.js';
 import type { EarlierResponse } from './idempotency.js';
 import type { ListenerLimits, ListenerSettings } from './messages.js';
 import type { CandidateModel, ModelAccess } from './model-access.js';
-import type { DiscardBudgets } from './read-body.js';
 import type { BodyTurns } from './read-turns.js';
 import type { ResponseCache } from './response-cache.js';
 

@@ -27,6 +27,7 @@ import type { CallTracer } from './call-trace.js';
 import type { ChatExchange } from './chat-exchange.js';
 import type { IntakeContext, Swept } from './context.js';
 import { Delivery } from './delivery.js';
+import { DISCARDED_BYTES_MAX, takeDiscard } from './discard-budget.js';
 import {
   bodyDigestOf,
   bodyDigestOfPieces,
@@ -36,14 +37,7 @@ import {
   type EarlierResponse,
 } from './idempotency.js';
 import { passRateLimit, setTokenLimit } from './rate-limit.js';
-import {
-  DISCARDED_BYTES_MAX,
-  mayDiscard,
-  outsideOfCallbacks,
-  readBody,
-  type BodyWatcher,
-  type BodyReceiver,
-} from './read-body.js';
+import { outsideOfCallbacks, readBody, type BodyWatcher, type BodyReceiver } from './read-body.js';
 import {
   ACCOUNT_BODIES_FULL,
   BODIES_FULL,
@@ -214,7 +208,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
   }
 
   /** Responds with an error and finishes the call, which has nothing or has given all back. */
-  reject(error: ErrorRecord, endsConnection = this.#exchange.endsConnection || !this.#mayDiscard()): void {
+  reject(error: ErrorRecord, endsConnection = this.#exchange.endsConnection || !this.#discardsBody()): void {
     const exchange = this.#exchange;
     if (!exchange.isLastRequest || !this.#isReading) {
       this.#rejectNow(error, endsConnection);
@@ -226,8 +220,9 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     });
   }
 
-  #mayDiscard(): boolean {
-    return mayDiscard(this.#unreadBytes, this.#exchange.caller?.plan.bodyBytesMax, this.#listener);
+  /** Takes of a budget: see `takeDiscard`. */
+  #discardsBody(): boolean {
+    return takeDiscard(this.#unreadBytes, this.#exchange.caller?.plan.bodyBytesMax, this.#listener);
   }
 
   #rejectNow(error: ErrorRecord, endsConnection: boolean): void {

@@ -20,15 +20,16 @@ import { requestIdOf } from '../telemetry/call-record.js';
 import type { Route } from '../telemetry/metrics-layout.js';
 import type { CallTracer } from './call-trace.js';
 import { ChatExchange } from './chat-exchange.js';
+import { Cors } from './cors.js';
 import type { DrainOptions } from './connections.js';
 import { CallContext, type IntakeContext } from './context.js';
+import { takeDiscard } from './discard-budget.js';
 import { Intake } from './intake.js';
 import { ModelRoutes } from './model-routes.js';
-import { mayDiscard } from './read-body.js';
 import { CHUNKED_BODY, NOTHING_HERE } from './rejections.js';
 import { RequestHead } from './request-head.js';
 import type { CorsSettings } from './messages.js';
-import { Cors, DOCUMENT_PATH, rejectAndClose, writeDocument, writeError } from './response.js';
+import { DOCUMENT_PATH, rejectAndClose, writeDocument, writeError } from './response.js';
 
 /** How often each body that is read and each response that is written in pieces is checked for progress. */
 const SWEEP_PERIOD_MS = 1_000;
@@ -126,7 +127,7 @@ export class ListenerServer {
   #discardsBody(): boolean {
     const { connections } = this.#listener;
     const bytes = Number(this.#head.contentLength ?? 0);
-    return !connections.endsConnections && mayDiscard(bytes, undefined, this.#listener);
+    return !connections.endsConnections && takeDiscard(bytes, undefined, this.#listener);
   }
 
   /**

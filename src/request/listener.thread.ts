@@ -35,10 +35,10 @@ import { ThreadHealth } from '../telemetry/thread-health.js';
 import { ContentsGatherer } from './call-contents.js';
 import { CallTracer } from './call-trace.js';
 import { Connections } from './connections.js';
+import { DiscardBudget } from './discard-budget.js';
 import type { IntakeContext, Swept } from './context.js';
 import type { FromListener, ListenerInit, ListenerSettings, ToListener } from './messages.js';
 import { ListenerServer } from './listener-server.js';
-import { DiscardBudget } from './read-body.js';
 import { BodyTurns } from './read-turns.js';
 import { ResponseCache } from './response-cache.js';
 

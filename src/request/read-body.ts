@@ -1,24 +1,16 @@
 /**
- * The read-body phase: collects a request's body, within bounds, and decides whether a rejected body is read
- * to be discarded. intake.ts, rate-limit.ts and listener-server.ts use it; listener thread. A _chunk_ is here
- * what one callback of µWS brings of a body, and a _piece_ some joined chunks. But a _chunked body_ is one
- * with `Transfer-Encoding`, of unknown length.
+ * The read-body phase: collects a request's body, within bounds. intake.ts and rate-limit.ts use it; listener
+ * thread. A _chunk_ is here what one callback of µWS brings of a body, and a _piece_ some joined chunks. But
+ * a _chunked body_ is one with `Transfer-Encoding`, of unknown length.
  *
  * Must hold: bytes are counted in the memory budget before they are kept. Exactly one method of the receiver
- * is called, once, unless the client leaves first or the watcher has rejected the request (further tests:
- * test/unit/request/read-body.discard-budget.test.ts, test/hostile/unread-bodies.test.ts).
+ * is called, once, unless the client leaves first or the watcher has rejected the request. A body that is too
+ * long is read on within DISCARDED_BYTES_MAX (further test: test/hostile/unread-bodies.test.ts).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { joinedBytes } from '../core/bytes.js';
-import type { Clock } from '../core/clock.js';
 import { BODY_BYTES_UNCOUNTED } from '../core/limits.js';
-import type { MonotonicMs } from '../core/units.js';
-
-/**
- * How many bytes beyond the longest body are read to be discarded. A client that still writes when its
- * connection ends never sees the response. So the response waits for the end of the body, within this bound.
- */
-export const DISCARDED_BYTES_MAX = 64 * 1024 * 1024;
+import { DISCARDED_BYTES_MAX } from './discard-budget.js';
 
 /** Chunks are joined up to this size, so that a body in packets is not thousands of pieces. */
 const PIECE_BYTES_MIN = 64 * 1024;
@@ -219,63 +211,4 @@ export function outsideOfCallbacks(
       if (!exchange.isOver) deliver();
     });
   });
-}
-
-/** At the default `body_bytes` some 25 of the longest bodies, which take a tenth of a listener's time. */
-const DISCARDED_BYTES_PER_SECOND = 256 * 1024 * 1024;
-/** Some six of the longest bodies at the default `body_bytes`: 3 MiB in a turn of the event loop. */
-const DISCARDED_BYTES_AT_ONCE = 64 * 1024 * 1024;
-const MS_PER_SECOND = 1_000;
-
-/**
- * Bounds how many bytes of bodies a listener reads only to discard them, because their requests have got a
- * response. A client that still writes its body when its connection ends may never see the response, so the
- * body of a rejected call is read to its end. But µWS reads half a megabyte of each connection before the
- * next one: 200 bodies at once kept a listener's other calls waiting for 0.7 s. So beyond the budget the
- * response ends its connection.
- */
-export class DiscardBudget {
-  readonly #clock: Clock;
-  #bytes = DISCARDED_BYTES_AT_ONCE;
-  #filledMs: MonotonicMs;
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-    this.#filledMs = clock.monotonicMs();
-  }
-
-  /** Returns whether `bytes` may be read and discarded. If so, takes them of the budget. */
-  take(bytes: number): boolean {
-    const nowMs = this.#clock.monotonicMs();
-    const filledBytes = this.#bytes + ((nowMs - this.#filledMs) * DISCARDED_BYTES_PER_SECOND) / MS_PER_SECOND;
-    this.#bytes = Math.min(DISCARDED_BYTES_AT_ONCE, filledBytes);
-    this.#filledMs = nowMs;
-    // With a full budget a body is read, however long it is: `mayDiscard` has bounded it.
-    if (bytes > this.#bytes && this.#bytes < DISCARDED_BYTES_AT_ONCE) return false;
-    this.#bytes -= bytes;
-    return true;
-  }
-}
-
-/** The budgets of one listener. */
-export interface DiscardBudgets {
-  /** For requests of known callers. */
-  readonly discards: DiscardBudget;
-  /** For requests without a known caller (_strangers_), so that these do not use up the other budget. */
-  readonly strangerDiscards: DiscardBudget;
-}
-
-/**
- * Whether the body of a request that gets its response before its body may be read to be discarded. `bytes`
- * is the header Content-Length, 0 if it has none; `bodyBytesMax` the longest body that the caller may send,
- * undefined for a stranger. A small body is read in any case, so that clients use their connections again.
- */
-export function mayDiscard(
-  bytes: number,
-  bodyBytesMax: number | undefined,
-  { discards, strangerDiscards }: DiscardBudgets,
-): boolean {
-  if (bytes <= BODY_BYTES_UNCOUNTED) return true;
-  if (bytes > DISCARDED_BYTES_MAX + (bodyBytesMax ?? 0)) return false;
-  return (bodyBytesMax === undefined ? strangerDiscards : discards).take(bytes);
 }

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { asMonotonicMs, asWallMs } from '#src/core/units.js';
-import { DiscardBudget } from '#src/request/read-body.js';
+import { DiscardBudget } from '#src/request/discard-budget.js';
 
 const MIB = 1024 * 1024;
 
