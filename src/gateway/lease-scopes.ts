@@ -21,11 +21,10 @@ import {
   type UpstreamScopeIndex,
 } from '../core/units.js';
 import type { Scope } from '../ledger/layout.js';
-import type { LeaseWords } from '../ledger/leased-stocks.js';
 import type { CountedLeases, Leases, SpentAccounting } from '../ledger/leases.js';
 import type { UpstreamLeases } from '../ledger/upstream-counters.js';
 import type { Ledger } from '../ledger/ledger.js';
-import { modelScope, type StockName } from '../sharing/coordinator.js';
+import { modelScope } from '../sharing/coordinator.js';
 import type { ScopeAddress } from '../sharing/leased-scope.js';
 import type { LiveSettings } from './reload.js';
 
@@ -95,9 +94,10 @@ export class LeaseScopes {
     limits: () => Partial<QuotaLimits>,
   ): ScopeAddress | undefined {
     if (scopeId === undefined) return undefined;
+    const { leases, accounting } = this.#options;
     const { kind, index } = scope;
-    const wordsOf = (name: StockName): LeaseWords | undefined => this.#wordsOf(scope, name);
-    return { kind, index, scopeId, minute, wordsOf, limits };
+    const money = scope.kind === 'account' ? leases.balanceOf(scope.index, accounting) : undefined;
+    return { kind, index, scopeId, minute, wordsOf: (name) => leases.stockOf(scope, name), money, limits };
   }
 
   /** Returns the address of an account's rule for a model; undefined if account or model are gone. */
@@ -132,13 +132,6 @@ export class LeaseScopes {
           : undefined,
       limits: () => live.upstreamScopes.scopeAt(index)?.limits ?? {},
     };
-  }
-
-  /** Returns the words of shared memory with that stock's lease; undefined if the scope has no such stock. */
-  #wordsOf(scope: Scope, name: StockName): LeaseWords | undefined {
-    const { leases, accounting } = this.#options;
-    if (name !== 'balance') return leases.stockOf(scope, name);
-    return scope.kind === 'account' ? leases.balanceOf(scope.index, accounting) : undefined;
   }
 
   /** Returns no limits if the account's plan is gone: the account is then disabled, so it makes no calls. */

@@ -160,7 +160,7 @@ export class LeasedStocks extends Stocks {
   }
 
   /** The lease of one stock. Amounts are calls, tokens, or nano-units of money. Main thread. */
-  leaseOf(stock: number): LeaseWords {
+  leaseOf(stock: number): StockWords {
     return {
       read: () => this.#heldOf(stock),
       add: (period, amount, low) => this.#grant(stock, period, amount, low),
@@ -253,7 +253,7 @@ export interface StockHeld {
   readonly available: bigint;
 }
 
-/** A stock's lease in shared memory, from which other threads take meanwhile. Main thread. */
+/** A lease in shared memory, from which other threads take meanwhile. Main thread. */
 export interface LeaseWords {
   read(): StockHeld;
   /**
@@ -263,15 +263,23 @@ export interface LeaseWords {
   add(period: number, amount: bigint, low: bigint): void;
   /** Takes at most `amountMax` of what is available out of what was granted; returns how much. */
   takeBack(amountMax: bigint): bigint;
-  /** Of call slots: how many of them calls hold, whatever is granted. A balance has no such method. */
-  held?(): bigint;
   /** Shows listeners what the coordinator could still grant, and when what was asked for will be free. */
   publish(remaining: bigint, freeInMs: number): void;
+}
+
+/** The lease of a stock. */
+export interface StockWords extends LeaseWords {
+  /** Of call slots: how many of them calls hold, whatever is granted. */
+  held(): bigint;
   /**
    * Of a day or month: what was taken of a later period counts toward `period` from now on, and nothing is
    * available. Does nothing if the lease is not of a later period. Calls in flight keep what they hold.
    */
-  moveBack?(period: number): void;
-  /** Of a balance alone: collects at most `amountMax` of the uncovered charges; returns how much. */
-  collect?(amountMax: bigint): bigint;
+  moveBack(period: number): void;
+}
+
+/** The lease of an account's balance. */
+export interface MoneyWords extends LeaseWords {
+  /** Collects at most `amountMax` of the uncovered charges; returns how much. */
+  collect(amountMax: bigint): bigint;
 }

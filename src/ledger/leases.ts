@@ -1,7 +1,8 @@
 /**
  * Puts what the coordinator granted to this process into the ledger's shared memory, and takes out what the
  * process gives back: for accounts, keys, groups and rules for models. The lease manager calls it
- * (sharing/minute-lease.ts, sharing/stock-leases.ts, sharing/leased-scope.ts). Main thread.
+ * (sharing/minute-lease.ts, sharing/stock-leases.ts, sharing/leased-scope.ts). Main
+ * thread.
  *
  * Listeners take from the same words at the same time. So the main thread changes such a word by an atomic
  * operation, and an amount that it has just read as left may be taken the next moment.
@@ -21,14 +22,14 @@ import {
 import { Balance } from './balance.js';
 import * as layout from './layout.js';
 import type { CountedViews, LedgerBuffers, LedgerViews, Scope } from './layout.js';
-import { dayLeases, flightLeases, LeasedStocks, type LeaseWords } from './leased-stocks.js';
+import { dayLeases, flightLeases, LeasedStocks, type MoneyWords, type StockWords } from './leased-stocks.js';
 import { expiryMsOf, grantOf, PERMITS_MAX, permitsOf } from './leased-window.js';
 
 /** What the lease of a balance asks of gateway/shared-accounting.ts. Main thread. */
 export interface SpentAccounting {
   /** What this process has charged the account since its start, as far as flushes have written it. */
   flushedOf(account: AccountIndex): PicoUnits;
-  /** As `LeaseWords.collect`. */
+  /** As `MoneyWords.collect`. */
   collect(account: AccountIndex, amountMax: PicoUnits): PicoUnits;
 }
 
@@ -109,7 +110,7 @@ export class CountedLeases<Index extends number> {
   }
 
   /** The lease of calls a day. */
-  dayOf(scope: Index): LeaseWords {
+  dayOf(scope: Index): StockWords {
     return this.#days.leaseOf(layout.dayAt(scope));
   }
 }
@@ -142,7 +143,7 @@ export class Leases {
   }
 
   /** The lease of one quota of a scope; undefined if it needs a quota record and the scope has none. */
-  stockOf(scope: Scope, quota: layout.ExtendedQuota | 'calls_per_day'): LeaseWords | undefined {
+  stockOf(scope: Scope, quota: layout.ExtendedQuota | 'calls_per_day'): StockWords | undefined {
     const { kind, index } = scope;
     if (quota === 'calls_per_day') {
       // `never` is a cast: the type checker cannot tell that `index` and `leases` are of the same kind.
@@ -160,7 +161,7 @@ export class Leases {
    * The lease of an account's money. A charge counts as held until a flush has written it: then the store
    * tells the coordinator of the charge, and `granted` shrinks by it. `period` and `used` are always 0.
    */
-  balanceOf(account: AccountIndex, accounting: SpentAccounting): LeaseWords {
+  balanceOf(account: AccountIndex, accounting: SpentAccounting): MoneyWords {
     const first = account * layout.COUNTED_WORDS64;
     return {
       read: () => ({

@@ -28,7 +28,7 @@ import {
 } from '../core/quotas.js';
 import { asUpstreamScopeIndex, type UpstreamScopeIndex } from '../core/units.js';
 import { CALLS_IN_FLIGHT, createScopeBuffers, openScopeViews, stockAt, TOKENS_PER_MINUTE } from './layout.js';
-import { LeasedStocks, type LeaseWords } from './leased-stocks.js';
+import { LeasedStocks, type StockWords } from './leased-stocks.js';
 import { LeasedWindow } from './leased-window.js';
 import { CountedLeases } from './leases.js';
 import { NO_PERIOD, Stocks } from './stocks.js';
@@ -269,7 +269,7 @@ export class UpstreamLeases {
     this.#stocks = new LeasedStocks(quotas.words64, clock);
   }
 
-  stockOf(scope: UpstreamScopeIndex, quota: 'tokens_per_minute' | 'calls_in_flight'): LeaseWords {
+  stockOf(scope: UpstreamScopeIndex, quota: 'tokens_per_minute' | 'calls_in_flight'): StockWords {
     const number = quota === 'calls_in_flight' ? CALLS_IN_FLIGHT : TOKENS_PER_MINUTE;
     return this.#stocks.leaseOf(stockAt(scope, number));
   }

@@ -50,7 +50,9 @@ export interface NodeIdentity {
 }
 
 /** The money of an account, or a quota. */
-export type StockName = 'balance' | Exclude<QuotaName, 'requests_per_minute'>;
+export type StockName = 'balance' | CountedName;
+/** A stock whose amounts are numbers up to 2^53. */
+export type CountedName = Exclude<QuotaName, 'requests_per_minute'>;
 
 /**
  * What becomes of an amount that was used, and of an amount that a life held when it ended:

@@ -165,7 +165,7 @@ export class LeaseManager {
   recallMoney(account: AccountIndex): void {
     const leased = this.#scopes.get(nameOf({ kind: 'account', index: account }));
     if (leased === undefined) return;
-    leased.stock('balance')?.giveBack();
+    leased.money?.giveBack();
     this.#ask(leased);
   }
 
@@ -174,7 +174,7 @@ export class LeaseManager {
     const scope: LeaseScope = { kind: 'account', index: account };
     const leased = amount > 0n ? this.#open(scope) : this.#scopes.get(nameOf(scope));
     if (leased === undefined || this.#isClosed) return;
-    leased.openStock('balance', this.#nowMs)?.setUncovered(amount);
+    leased.openMoney(this.#nowMs)?.setUncovered(amount);
     this.#ask(leased);
     this.#runTimer();
   }
@@ -263,7 +263,7 @@ export class LeaseManager {
       const asked = [...asks.keys()];
       for (const [index, scope] of asked.entries()) {
         // Called before the reply is applied, which adds to slots only if they are no longer withheld.
-        scope.stock('calls_in_flight')?.setWithheld(othersMayGetSlots);
+        scope.slots?.setWithheld(othersMayGetSlots);
         scope.applyReply(replies[index]!, sentMs, nowMs);
       }
       this.#waits.onReplies(asked);
@@ -354,8 +354,8 @@ export class LeaseManager {
     const isCutOff = othersMayGetSlots || nowMs - this.#contact.state.repliedMs >= CUT_OFF_MS;
     for (const scope of this.#scopes.values()) {
       // Others may soon be granted these tokens and slots: see CUT_OFF_MS and `silentMsMax`.
-      if (isCutOff) scope.stock('tokens_per_minute')?.giveBack();
-      if (othersMayGetSlots) scope.stock('calls_in_flight')?.setWithheld(true);
+      if (isCutOff) scope.minuteTokens?.giveBack();
+      if (othersMayGetSlots) scope.slots?.setWithheld(true);
       if (scope.sweep(nowMs, { isAlone: this.#isAlone })) this.#due.add(scope);
       else this.#forgetIfEmpty(scope);
     }

@@ -12,10 +12,11 @@
  */
 import type { LeaseEnd, LeaseNeed, LeaseScope } from '../channel/lease-channel.js';
 import { QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '../core/quotas.js';
-import type { LeaseWords } from '../ledger/leased-stocks.js';
+import type { MoneyWords, StockWords } from '../ledger/leased-stocks.js';
 import type { CountedLeases } from '../ledger/leases.js';
 import type { RefusedQuota } from '../ledger/quota-rejections.js';
 import {
+  type CountedName,
   entriesOf,
   type LeaseAsk,
   type LeaseReply,
@@ -25,10 +26,13 @@ import {
   type StockAsk,
   type StockName,
 } from './coordinator.js';
+import { CountedLease } from './counted-lease.js';
 import type { Lack } from './denials.js';
 import { MinuteLease } from './minute-lease.js';
 import type { CallsUse } from './sharing-stats.js';
-import { StockLease } from './stock-leases.js';
+import { MoneyLease } from './money-lease.js';
+import { SlotLease } from './slot-lease.js';
+import type { StockLease } from './stock-leases.js';
 
 /** For so long after a rejection similar requests are rejected without an ask: at most 4 asks a second. */
 const REJECTING_MS = 250;
@@ -47,8 +51,10 @@ export interface ScopeAddress extends LeaseScope {
   /** The name by which the coordinator knows the scope. */
   readonly scopeId: string;
   readonly minute: CountedLeases<number>;
-  /** The stock's lease; undefined if there is no such stock. */
-  readonly wordsOf: (name: StockName) => LeaseWords | undefined;
+  /** The stock's lease; undefined if the scope has no such stock. */
+  readonly wordsOf: (name: CountedName) => StockWords | undefined;
+  /** The lease of the balance; undefined if the scope is no account. */
+  readonly money?: MoneyWords | undefined;
   /** The limits in force now. 0 or undefined means no limit. */
   readonly limits: () => Partial<QuotaLimits>;
 }
@@ -95,6 +101,9 @@ export class LeasedScope {
   readonly minute: MinuteLease;
   /** The leases of the stocks that have been needed. None is removed: the whole scope is forgotten. */
   readonly #stocks = new Map<StockName, StockLease>();
+  /** Those of `#stocks` that lease-manager.ts does more with. */
+  #slots: SlotLease | undefined;
+  #money: MoneyLease | undefined;
   readonly #budget: Budget = { round: -1, minute: 0, stocks: new Map() };
   /** The last ask, until its reply is applied; undefined if nothing was asked since. */
   #sent: LeaseAsk | undefined;
@@ -159,7 +168,7 @@ export class LeasedScope {
   ): StockAsk | undefined {
     if (limit !== undefined) {
       const needs = waitingNeeds.map((need) => amountOf(name, need)).filter((amount) => amount > 0n);
-      return this.openStock(name, nowMs)?.ask({ needs, low: isLow, all }, limit, periodOf(name), nowMs);
+      return this.#openStock(name, nowMs)?.ask({ needs, low: isLow, all }, limit, periodOf(name), nowMs);
     }
     // A lease without a limit is one whose limit was removed: all of it goes back.
     const lease = this.#stocks.get(name);
@@ -171,11 +180,11 @@ export class LeasedScope {
   applyReply({ minute, stocks = {}, isUnknown = false }: LeaseReply, sentMs: number, nowMs: number): void {
     const sent = this.#sent;
     if (sent === undefined) return;
-    this.#isUnknown = isUnknown || this.#stocks.get('calls_in_flight')?.isWithheld === true;
-    if (minute && sent.minute) this.minute.applyGrant(minute, sent.minute, sentMs, nowMs);
-    for (const [name, ask] of entriesOf(sent.stocks ?? {})) {
+    this.#isUnknown = isUnknown || this.#slots?.isWithheld === true;
+    if (minute && sent.minute) this.minute.applyGrant(minute, sentMs, nowMs);
+    for (const [name] of entriesOf(sent.stocks ?? {})) {
       const grant = stocks[name];
-      if (grant !== undefined) this.#stocks.get(name)?.applyGrant(grant, ask, sentMs, nowMs);
+      if (grant !== undefined) this.#stocks.get(name)?.applyGrant(grant, sentMs, nowMs);
     }
     this.#sent = undefined;
   }
@@ -230,8 +239,7 @@ export class LeasedScope {
       const amount = amountOf(name, need);
       const limit = limitOf(limits, name);
       if (amount === 0n || limit === undefined) return [];
-      const hasStock = this.#stocks.has(name) || this.address.wordsOf(name) !== undefined;
-      return hasStock ? [{ name, amount, limit }] : [];
+      return this.#hasStock(name) ? [{ name, amount, limit }] : [];
     });
   }
 
@@ -261,9 +269,8 @@ export class LeasedScope {
   sweep(nowMs: number, { isAlone }: { readonly isAlone: boolean }): boolean {
     let isDue = this.minute.sweep(nowMs);
     if (isAlone) return isDue;
-    const slots = this.#stocks.get('calls_in_flight');
-    const limit = slots && limitOf(this.address.limits(), slots.name);
-    if (limit !== undefined) slots?.followLimit(limit);
+    const slotLimit = limitOf(this.address.limits(), 'calls_in_flight');
+    if (slotLimit !== undefined) this.#slots?.followLimit(slotLimit);
     for (const stock of this.#stocks.values()) isDue = stock.sweep(nowMs) || isDue;
     if (isDue && this.waits.size === 0 && this.#isResting(nowMs)) this.giveBackAll(nowMs);
     return isDue;
@@ -276,8 +283,25 @@ export class LeasedScope {
     return true;
   }
 
-  stock(name: StockName): StockLease | undefined {
-    return this.#stocks.get(name);
+  /** The lease of call slots; undefined if none was needed. */
+  get slots(): SlotLease | undefined {
+    return this.#slots;
+  }
+
+  /** As `slots`, of the tokens of the minute. */
+  get minuteTokens(): StockLease | undefined {
+    return this.#stocks.get('tokens_per_minute');
+  }
+
+  /** As `slots`, of the account's money. */
+  get money(): MoneyLease | undefined {
+    return this.#money;
+  }
+
+  /** As `money`, but makes the lease if there is none; undefined if the scope is no account. */
+  openMoney(nowMs: number): MoneyLease | undefined {
+    this.#openStock('balance', nowMs);
+    return this.#money;
   }
 
   /** Gives back all that is unused, with the next ask. */
@@ -293,15 +317,25 @@ export class LeasedScope {
     return true;
   }
 
-  /** As `stock`, but makes the lease if there is none; undefined if the scope has no such stock. */
-  openStock(name: StockName, nowMs: number): StockLease | undefined {
-    const open = this.#stocks.get(name);
-    if (open !== undefined) return open;
-    const words = this.address.wordsOf(name);
+  #hasStock(name: StockName): boolean {
+    const { money, wordsOf } = this.address;
+    return this.#stocks.has(name) || (name === 'balance' ? money : wordsOf(name)) !== undefined;
+  }
+
+  /** The stock's lease, which is made if there is none; undefined if the scope has no such stock. */
+  #openStock(name: StockName, nowMs: number): StockLease | undefined {
+    const open = this.#stocks.get(name) ?? this.#makeLease(name, nowMs);
+    if (open !== undefined) this.#stocks.set(name, open);
+    return open;
+  }
+
+  #makeLease(name: StockName, nowMs: number): StockLease | undefined {
+    const { money, wordsOf } = this.address;
+    if (name === 'balance') return (this.#money = money && new MoneyLease(money, nowMs));
+    const words = wordsOf(name);
     if (words === undefined) return undefined;
-    const lease = new StockLease(name, words, nowMs);
-    this.#stocks.set(name, lease);
-    return lease;
+    if (name === 'calls_in_flight') return (this.#slots = new SlotLease(words, nowMs));
+    return new CountedLease(name, words, nowMs);
   }
 
   #budgetOf(round: number, periodOf: PeriodOf, nowMs: number): Budget {
@@ -342,9 +376,9 @@ function amountOf(name: StockName, need: LeaseNeed): bigint {
 }
 
 /** The scope's stocks as shared memory has them, leased or not. For lease-manager.ts. */
-export function stocksIn({ wordsOf }: ScopeAddress): CallsUse['stocks'] {
+export function stocksIn({ money, wordsOf }: ScopeAddress): CallsUse['stocks'] {
   const stocks = STOCK_NAMES.flatMap((name) => {
-    const stock = wordsOf(name)?.read();
+    const stock = (name === 'balance' ? money : wordsOf(name))?.read();
     return stock === undefined ? [] : [[name, stock] as const];
   });
   return Object.fromEntries(stocks);

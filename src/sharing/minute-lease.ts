@@ -11,7 +11,7 @@
  *
  * Must hold: no permit is both used and returned, and none is named as used that may still be used
  * (test/unit/sharing/lease-laws.test.ts, simulation.test.ts). A call that has taken a permit never gives it
- * back. leased-scope.ts applies one reply to each ask, and keeps a scope until its last ask was replied to.
+ * back. leased-scope.ts keeps a scope until its last ask was replied to.
  */
 import { invariant } from '../core/errors.js';
 import type { CountedLeases } from '../ledger/leases.js';
@@ -60,6 +60,11 @@ interface MinuteNeed {
   readonly number: number;
 }
 
+/** What is known of an ask until its reply is applied. */
+interface UnconfirmedAsk extends Required<Pick<MinuteAsk, 'limit' | 'most' | 'returned' | 'used'>> {
+  readonly number: number;
+}
+
 export class MinuteLease {
   readonly #leases: CountedLeases<number>;
   readonly #index: number;
@@ -67,8 +72,8 @@ export class MinuteLease {
   #grants: { tick: number; count: number }[] = [];
   #returned: GrantedPermits[] = []; // permits that the next ask returns
   #returnedMs = 0; // when permits were last added to `#returned`
-  /** The last ask, until its reply is applied. */
-  #unconfirmed: ({ readonly number: number } & Pick<MinuteAsk, 'returned' | 'used'>) | undefined;
+  /** The last ask, until its reply is applied; undefined if there was none since. */
+  #unconfirmed: UnconfirmedAsk | undefined;
   #heardNumber: number | undefined;
   #expiresMs = 0; // when the permits in shared memory expire
   #netGranted = 0; // permits granted since this lease was made, less those that were returned
@@ -120,17 +125,19 @@ export class MinuteLease {
     const returned = this.#unconfirmed?.returned ?? this.#returned.splice(0);
     const used = this.#unconfirmed?.used ?? this.#takeUsed(nowMs);
     this.#heardNumber ??= number - 1;
-    this.#unconfirmed = { number, returned, used };
-    const report = { limit, returned, used, order: { number, heardNumber: this.#heardNumber } };
-    if (!wants) return { least: 0, most: 0, forMs: 0, ...report };
     const need = Math.ceil((this.#rate.perSecond * this.#coveredMs * NEED_FACTOR) / 1_000);
-    return { least: 1, most: Math.max(waiting, need, FIRST_BATCH), forMs: VALID_MS_MAX, ...report };
+    const most = wants ? Math.max(waiting, need, FIRST_BATCH) : 0;
+    this.#unconfirmed = { number, limit, most, returned, used };
+    const order = { number, heardNumber: this.#heardNumber };
+    const [least, forMs] = wants ? [1, VALID_MS_MAX] : [0, 0];
+    return { least, most, forMs, limit, returned, used, order };
   }
 
-  /** Applies the reply to the last ask, which was sent at `sentMs`. */
-  applyGrant(grant: MinuteGrant, { limit, most }: MinuteAsk, sentMs: number, nowMs: number): void {
+  /** Applies the reply to the last ask, which was sent at `sentMs`. Throws if no ask waits for a reply. */
+  applyGrant(grant: MinuteGrant, sentMs: number, nowMs: number): void {
     invariant(this.#unconfirmed !== undefined, 'a reply is applied once');
-    this.#heardNumber = this.#unconfirmed.number;
+    const { number, limit, most } = this.#unconfirmed;
+    this.#heardNumber = number;
     this.#unconfirmed = undefined;
     this.#remaining = grant.remaining;
     this.#freeMs = nowMs + grant.freeInMs;

@@ -2,7 +2,7 @@
  * Collects uncovered charges: what calls cost beyond their holds and beyond what this process has leased. A
  * settlement cannot wait for the coordinator, so it leaves that part uncovered. UncoveredCharges asks the
  * coordinator for it, out of the balance that all processes share, and charges what is granted.
- * gateway/shared-accounting.ts makes one; store/flush.ts calls `record`, and stock-leases.ts calls
+ * gateway/shared-accounting.ts makes one; store/flush.ts calls `record`, and money-lease.ts calls
  * `collect`. Main thread.
  *
  * What cannot be collected in time, or before the process ends, stays recorded as uncovered.

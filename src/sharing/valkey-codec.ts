@@ -12,6 +12,7 @@ import { Packr } from 'msgpackr';
 import { asPicoUnits, maxOf, type PicoUnits } from '../core/units.js';
 import type { InheritedUse } from '../registry/key-record.js';
 import {
+  type CountedName,
   entriesOf,
   type HostSpent,
   type LeaseAsk,
@@ -22,7 +23,6 @@ import {
   type ScopeView,
   type StockAsk,
   type StockGrant,
-  type StockName,
   type Stocks,
 } from './coordinator.js';
 import { MONEY_BASE } from './valkey-lua.js';
@@ -38,9 +38,10 @@ export function unpacked(bytes: Uint8Array): unknown {
   return packr.unpack(bytes);
 }
 
-/** A stock whose amounts are one number each. An amount of the balance takes two (valkey-lua.ts). */
-type CountedName = Exclude<StockName, 'balance'>;
-/** Names of the counted stocks in the scripts (STOCKS_LUA). Servers have them on record: never change one. */
+/**
+ * Names of the stocks in the scripts (STOCKS_LUA). Servers have them on record: never change one. The balance
+ * has none, because its amounts take two numbers (valkey-lua.ts).
+ */
 export const STOCK_CODES: Readonly<Record<CountedName, string>> = {
   calls_in_flight: 'f',
   tokens_per_minute: 'w',

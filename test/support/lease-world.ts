@@ -266,8 +266,7 @@ export class LeaseNode {
         if (kind === 'group')
           return {
             ...{ kind, index, scopeId: groups[index]!.id, minute: leases.groups },
-            wordsOf: (name) =>
-              name === 'balance' ? undefined : leases.stockOf({ kind, index: group }, name),
+            wordsOf: (name) => leases.stockOf({ kind, index: group }, name),
             limits: () => groups[index]!.limits,
           };
         const account = asAccountIndex(index);
@@ -276,17 +275,16 @@ export class LeaseNode {
           index,
           scopeId: subjects.subjectOf(account),
           minute: leases.accounts,
-          wordsOf: (name) => {
-            if (name !== 'balance') return leases.stockOf({ kind: 'account', index: account }, name);
-            return leases.balanceOf(account, {
-              flushedOf: (of) => asPicoUnits(this.#flushed[of]!),
-              collect: (of, most) => {
-                const taken = this.ledger.collect(of, most);
-                this.#charged[of] = this.#charged[of]! + taken;
-                return taken;
-              },
-            });
-          },
+          wordsOf: (name) => leases.stockOf({ kind: 'account', index: account }, name),
+          money: leases.balanceOf(account, {
+            flushedOf: (of) => asPicoUnits(this.#flushed[of]!),
+            collect: (of, most) => {
+              const taken = this.ledger.collect(of, most);
+              this.#charged[of] = this.#charged[of]! + taken;
+              return taken;
+            },
+          }),
+
           limits: () => {
             const { requestsPerMinute, callsPerDay, callsInFlight } = subjects.limitsOf(account);
             return { ...subjects.quotas, requestsPerMinute, callsPerDay, callsInFlight };

@@ -137,7 +137,8 @@ function createWorld(
       if (kind === 'upstream') return undefined;
       return {
         ...{ kind, index, scopeId: kind, minute: leases[`${kind}s`] },
-        wordsOf: (name) => wordsOf(kind, name),
+        wordsOf: (name) => leases.stockOf(scopeOf(kind), name),
+        money: kind === 'account' ? leases.balanceOf(ACCOUNT, NOTHING_FLUSHED) : undefined,
         limits: () => LIMITS,
       };
     },

@@ -19,7 +19,7 @@ import { openLeaseFile } from '#src/sharing/lease-file.js';
 import { LeaseManager } from '#src/sharing/lease-manager.js';
 import { SYSTEM_TIMERS } from '#src/sharing/lease-timers.js';
 import { LmdbCoordinator } from '#src/sharing/lmdb-coordinator.js';
-import type { LeaseWords } from '#src/ledger/leased-stocks.js';
+import type { MoneyWords } from '#src/ledger/leased-stocks.js';
 import { Store } from '#src/store/store.js';
 import { admitTo } from '../../fixtures/ledger-world.js';
 import { identity } from '../../support/authority-conformance.js';
@@ -69,7 +69,7 @@ async function play(connect: Connect, at: number, isSwapped: boolean) {
     ...NOTHING_FLUSHED,
     flushedOf: () => (isFlushed ? CHARGED : asPicoUnits(0n)),
   });
-  const words: LeaseWords = {
+  const words: MoneyWords = {
     ...real,
     read: () => {
       if (isSwapped && moments >= 0) side.freeze();
@@ -87,8 +87,8 @@ async function play(connect: Connect, at: number, isSwapped: boolean) {
     calendar: new Calendar(),
     addressOf: ({ kind, index }) => ({
       ...{ kind, index, scopeId: SCOPE, minute: leases.accounts },
-      wordsOf: (name) =>
-        name === 'balance' ? words : leases.stockOf({ kind: 'account', index: ACCOUNT }, name),
+      wordsOf: (name) => leases.stockOf({ kind: 'account', index: ACCOUNT }, name),
+      money: words,
       limits: () => LIMITS,
     }),
     onCalendar: () => undefined,
