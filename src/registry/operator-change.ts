@@ -4,8 +4,12 @@
  * altered, removed or inserted. registry.ts hands each change to store/operator-changes.ts, which writes the
  * row; admin/change-routes.ts shows rows to operators. Main thread.
  *
- * Must hold: HASHED_CHANGE keeps its fields and their order, because the hashes of all rows on disk are made
- * of them. Test: test/unit/store/operator-changes.test.ts.
+ * Must hold: HASHED_CHANGE is the form of all rows that were ever written, because the check of the chain
+ * calls a row altered that it does not fit. So no field is removed, renamed or narrowed, and a new one is
+ * optional, the last, and absent from old rows; FORMAT of store/record-codec.ts is raised then, because to an
+ * older Tollgate the new rows are altered. The order of the fields is that of the JSON that is hashed, by
+ * which others than Tollgate check the rows of the admin interface. Test:
+ * test/unit/store/operator-changes.test.ts.
  */
 import type { Static } from 'typebox';
 import * as Type from 'typebox';
@@ -38,6 +42,10 @@ export interface Cause {
 
 const FieldValue = Type.Union([Type.String(), Type.Number(), Type.Boolean(), Type.Null()]);
 
+/**
+ * Null is no value: before it was set, or after it was removed. Both are null for an entry of the settings
+ * that is added or removed whole; the field says which, such as `plans.free (added)`.
+ */
 const FieldChange = Type.Object(
   {
     field: Type.String({
@@ -143,7 +151,8 @@ export interface Recorded<Result> {
 export interface ChangeStore {
   /**
    * Runs `work`, which may commit once and must not call `runAs`. What it writes to the registry is recorded
-   * in the same transaction, as the change of `cause`.
+   * in the same transaction, as the change of `cause`. Throws an Error if `work` returns a promise: what it
+   * writes later would not be recorded.
    */
   runAs<Result>(cause: Cause & { readonly atMs: WallMs }, work: () => Result): Recorded<Result>;
   /** Records a change that writes no row of the registry. Call it in a commit of `work` in `runAs`. */

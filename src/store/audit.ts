@@ -22,9 +22,8 @@ import { auditGroupOf, auditGroups } from './audit-groups.js';
 import { ACCOUNTING_VERSION, readFlush } from './flush-mark.js';
 import { readKey, readKeyUse } from './key-rows.js';
 import { readAccount, readCredit, readCreditRequest, readSpending } from './account-codec.js';
-import { rowName } from './record-codec.js';
 import { readUsage } from './usage-codec.js';
-import { ChainCheck, readLink } from './operator-changes.js';
+import { CHAIN_START, ChainCheck, readLink } from './change-chain.js';
 import { readOperator } from './operator-rows.js';
 import { CHANGES_BEFORE, CHANGES_HEAD } from './tables.js';
 import { REGISTRY_PARTIAL, REGISTRY_POSITION } from './registry-copy.js';
@@ -281,10 +280,9 @@ function auditOperators(run: AuditRun): void {
 function auditChanges(run: AuditRun): void {
   const { snapshot } = run;
   const linkOf = (name: string): ChainLink => {
-    const location = rowName('meta', name);
-    return (
-      run.readOrReport(readLink, 'meta', name, snapshot.get('meta', name)) ?? readLink(undefined, location)
-    );
+    const stored = snapshot.get('meta', name);
+    const link = stored === undefined ? undefined : run.readOrReport(readLink, 'meta', name, stored);
+    return link ?? CHAIN_START;
   };
   const chain = new ChainCheck(linkOf(CHANGES_BEFORE));
   for (const { key, value } of snapshot.rows('operator_changes')) chain.add(key, value);

@@ -167,9 +167,13 @@ export function* rowsIn<TableKey extends Key, Row>(
 /** The number under `key`, 0 if there is none. Throws StoreError `damaged`. */
 export function countAt(table: Table<string>, key: string): number {
   const count = table.get(key) ?? 0;
-  if (typeof count !== 'number' || !Number.isSafeInteger(count) || count < 0)
-    throw damaged(locationOf(table, key));
+  if (!isCount(count)) throw damaged(locationOf(table, key));
   return count;
+}
+
+/** Whether the value is a number that `countAt` reads. */
+export function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0;
 }
 
 /** The id under `slot`; undefined if there is none. Throws StoreError `damaged`. */

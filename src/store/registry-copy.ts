@@ -23,11 +23,12 @@ import { schemaCheck } from '../core/schema-check.js';
 import type { AccountRecord } from '../registry/account-record.js';
 import { type GroupRows, readGroup } from './group-rows.js';
 import { type KeyRows, readKey } from './key-rows.js';
-import { type OperatorChanges, readChange } from './operator-changes.js';
+import { readChange } from './change-chain.js';
+import type { OperatorChanges } from './operator-changes.js';
 import { readOperator } from './operator-rows.js';
 import { quotaUseKeyOf } from './quota-use-rows.js';
 import { readAccount, readCredit, readCreditRequest } from './account-codec.js';
-import { damaged, locationOf } from './record-codec.js';
+import { damaged, isCount, locationOf } from './record-codec.js';
 import type { RecordedTable, Table, WrittenRow } from './row-recorder.js';
 import { StoreError } from './store-file.js';
 import {
@@ -255,7 +256,7 @@ export class RegistryCopy {
     if (key === CHANGES_HEAD || key === CHANGES_BEFORE) {
       this.#store.operatorChanges.applyLink(key, value);
     } else if (key === KEY_SLOTS_USED || key === GROUP_SLOTS_USED) {
-      if (!Number.isSafeInteger(value)) throw damaged(location);
+      if (!isCount(value)) throw damaged(location);
       this.#tables.meta.putSync(key, value);
     } else {
       throw newerError(location);

@@ -2,7 +2,7 @@
 import { hash } from 'node:crypto';
 import t, { type Test } from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
-import type { OperatorChange } from '#src/registry/operator-change.js';
+import { type FieldValue, HASHED_CHANGE, type OperatorChange } from '#src/registry/operator-change.js';
 import { ownRegistryService, type RegistryService } from '#src/registry/registry.js';
 import { OperatorChanges } from '#src/store/operator-changes.js';
 import { Store } from '#src/store/store.js';
@@ -162,6 +162,7 @@ void t.test('the hash is that of the hash before and the JSON of the row', async
   let before = '';
   for (const { hash: own, ...row } of [...store.operatorChanges.page({}, undefined, 10).items].reverse()) {
     t.equal(own, hash('sha256', before + JSON.stringify(row)), 'of what the interface shows');
+    t.same(Object.keys(row), Object.keys(HASHED_CHANGE), 'in the order that is documented');
     before = own;
   }
   t.same(await store.operatorChanges.verify(), {
@@ -311,4 +312,48 @@ void t.test('the oldest rows go, and the hash of the last of them is kept', asyn
   t.match((await changes.verify()).problems, [{ number: 6, problem: 'it was removed' }]);
   await t.rejects(changes.verify(AbortSignal.abort()), { code: 'internal_error' }, 'nobody waits for it');
   await tables.environment.close();
+});
+
+void t.test('a change whose row could not be read again is not made', async (t) => {
+  const store = new Store(t.testdir());
+  const service = serviceOf(store);
+  const target = { type: 'log', id: null, name: null };
+  for (const wrong of [undefined, {}, [1]] as unknown as FieldValue[])
+    await t.rejects(
+      async () =>
+        service.change(TESTER, (registry) =>
+          registry.record({ target, changes: [{ field: 'level', before: null, after: wrong }] }),
+        ),
+      /a row of test.change can be read again/,
+    );
+  await t.rejects(
+    async () =>
+      service.change(TESTER, (registry) =>
+        registry.record({ target: { ...target, more: 1 } as typeof target, changes: [] }),
+      ),
+    /a row of test.change can be read again/,
+  );
+  t.same(store.operatorChanges.head(), { number: 0, hash: '' });
+  await service.change(TESTER, (registry) => registry.record({ target, changes: [] }));
+  t.match(await store.operatorChanges.verify(), { rows: 1, problems: [] });
+  await store.close();
+});
+
+void t.test('work that returns a promise is refused, and not taken for done', async (t) => {
+  const store = new Store(t.testdir());
+  const registry = offlineRegistry(store, new StoppedClock());
+  t.throws(() => registry.runAs(TESTER, async () => Promise.resolve()), /synchronous/);
+  t.doesNotThrow(() => registry.runAs(TESTER, () => 0), 'and the next change is made');
+  await store.close();
+});
+
+void t.test('an end of the chain that is none removes no row', async (t) => {
+  const store = new Store(await sixChanges(t));
+  for (const name of ['operator_changes_head', 'operator_changes_before'] as const) {
+    const wrongEnds = [undefined, null, 5, {}, { number: -1, hash: '' }, { number: 2, hash: 'x' }];
+    for (const value of wrongEnds)
+      t.throws(() => store.commit(() => store.operatorChanges.applyLink(name, value)), { code: 'damaged' });
+  }
+  t.match(await store.operatorChanges.verify(), { rows: 6, problems: [] });
+  await store.close();
 });
