@@ -296,10 +296,10 @@ export type StoredKind = Extract<
 >;
 
 /**
- * Most readers of addresses ignore control characters and spaces before one, and tabs and line ends (IGNORED)
- * anywhere in it.
+ * Most readers of addresses ignore control characters and spaces before one, Python's `strip` also those that
+ * are not ASCII. They ignore tabs and line ends (IGNORED) anywhere in it.
  */
-const SCHEME = /^[\0-\x20]*([a-z][a-z0-9+.\t\n\r-]*):/i;
+const SCHEME = /^[\p{C}\p{Z}]*([a-z][a-z0-9+.\t\n\r-]*):/iu;
 const IGNORED = /[\t\n\r]/g;
 /** Schemes of addresses that anybody may read, and of data within the address. */
 const PUBLIC_SCHEMES: readonly string[] = ['http', 'https', 'data'];

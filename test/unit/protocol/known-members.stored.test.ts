@@ -37,6 +37,11 @@ const ADDRESSES: readonly (readonly [string, readonly string[]])[] = [
   [' gs://bucket/a.png', ADDRESS],
   ['\\u0067s:\\/\\/bucket/a.png', ADDRESS],
   ['\\ngs://bucket/a.png', ADDRESS],
+  // Python's `strip` removes these too.
+  ...['\\u00a0', '\\u2003', '\\u3000', '\\ufeff', '\\u0085', '\\u001f', '\\u2028'].flatMap((space) => [
+    [`${space}gs://bucket/a.png`, ADDRESS] as const,
+    [`${space} https://example.com/a.png`, NOTHING] as const,
+  ]),
   ['g\\ns\\t://bucket/a.png', ADDRESS],
   ['ht\\rtps://example.com/a.png', NOTHING],
   ['ms://file-1', ADDRESS],
