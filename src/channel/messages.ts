@@ -160,6 +160,8 @@ export interface UpstreamRequest {
  * method.
  */
 export interface DownstreamHandle {
+  /** Whether `end`, `cut` or `fail` was called. */
+  readonly isEnded: boolean;
   /**
    * Copies the bytes and sends them. Returns false if the credits are spent: then the session must pause its
    * upstream until `onCredit`. If the client has left, sends no frame and returns true.

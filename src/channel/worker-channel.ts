@@ -81,7 +81,7 @@ export class WorkerChannel {
 
   #start({ id, request }: CallFrame): void {
     const downstream = new SessionHandle(id, this.#table, this.#port, this.#sessions);
-    // Without `try`: StartSession must not throw, and reports a failure by `downstream.fail`.
+    // Without `try`: a StartSession does not throw (`guarded` of upstream/session-shared.ts).
     const session = this.#startSession(request, downstream);
     // A session may end its call at once.
     if (!downstream.isEnded) this.#sessions.add(id, session);

@@ -68,6 +68,9 @@ class CountSession implements UpstreamSession {
     this.#upstreamSession = startChat(
       { ...this.#request, fallbacks: undefined },
       {
+        get isEnded() {
+          return downstream.isEnded;
+        },
         data: (bytes) => downstream.data(bytes),
         tried: (attempt) => downstream.tried(attempt),
         recordUpstream: (slot, fallback, nowMs) => downstream.recordUpstream(slot, fallback, nowMs),

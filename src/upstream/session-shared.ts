@@ -57,8 +57,7 @@ const NO_SESSION: UpstreamSession = {
 
 /**
  * Returns `start` as a StartSession that does not throw: a bug before the session has begun, such as a model
- * that the worker's routes do not have, fails that call, and not the worker with all of its calls. `start`
- * must not throw after it has ended the call: `fail` would throw too, and WorkerChannel does not catch that.
+ * that the worker's routes do not have, fails that call, and not the worker with all of its calls.
  */
 export function guarded(errors: ErrorLog, start: StartSession): StartSession {
   return (request, downstream) => {
@@ -66,7 +65,7 @@ export function guarded(errors: ErrorLog, start: StartSession): StartSession {
       return start(request, downstream);
     } catch (error) {
       errors.writeCrash(error);
-      downstream.fail(CRASHED);
+      if (!downstream.isEnded) downstream.fail(CRASHED);
       return NO_SESSION;
     }
   };

@@ -1,6 +1,7 @@
 /** A bug before a call has a session fails that call alone; which client calls which target. */
 import t from 'tap';
 import type { StartSession, UpstreamSession } from '#src/channel/messages.js';
+import type { Usage } from '#src/core/token-counts.js';
 import { ErrorLog } from '#src/upstream/error-log.js';
 import { CRASHED } from '#src/upstream/error-mapping.js';
 import { clientOf, guarded, type SessionShared } from '#src/upstream/session-shared.js';
@@ -32,6 +33,23 @@ void t.test('a start that throws fails its call once, and is logged', (t) => {
   session.crash(new Error('x'));
   t.equal(downstream.endings, 1);
   t.equal(log.lines.length, 1);
+  t.end();
+});
+
+void t.test('a start that throws after it has ended its call ends it once, and is logged', (t) => {
+  const log = new FakeLog();
+  for (const end of ['end', 'fail'] as const) {
+    const downstream = new FakeDownstream();
+    const start = guarded(new ErrorLog(log, new ManualClock()), () => {
+      if (end === 'end') downstream.end(new Uint8Array(0), {} as Usage);
+      else downstream.fail({ code: 'overloaded', message: 'no room' });
+      throw new Error(`after ${end}`);
+    });
+    start({} as Request, downstream);
+    t.equal(downstream.endings, 1, end);
+    t.not(downstream.error, CRASHED);
+  }
+  t.match(log.lines, [{ fields: { cause: /after end/ } }, { fields: { cause: /after fail/ } }]);
   t.end();
 });
 
