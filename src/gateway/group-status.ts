@@ -3,9 +3,9 @@
  * counters of the processes that have ended. stats.ts calls `statusDocument` and `sharingStatusOf` on a main
  * thread, supervisor/group-snapshots.ts `addStatus` and `endedStatus` in the supervisor process. Pure.
  *
- * Must hold: the sums include the last counters of ended processes, so that no sum falls. A new count of
- * ProcessStatus is added up in `addStatus`; otherwise operators see the count of one process. The names
- * in the document are public.
+ * Must hold: the sums include the last counters of ended processes, so that no sum falls. The names in the
+ * document are public. `addStatus` and the functions that it calls name each member of what they add, so a
+ * new member does not compile before it is decided how processes add it up.
  */
 import { decimalOf } from '../core/money.js';
 import type { BreakerState } from '../telemetry/metrics-layout.js';
@@ -125,10 +125,29 @@ export function statusDocument(
   };
 }
 
+/** What a process has had from its start to its end, and what has no sum. */
+function fixedPartOf({
+  version,
+  node,
+  pid,
+  process,
+  ready,
+  uptime_seconds,
+  accounts,
+  limits,
+}: ProcessStatus) {
+  return { version, node, pid, process, ready, uptime_seconds, accounts, limits };
+}
+
 /** Returns the counters alone, for a process that has ended: what only a running process has is empty. */
 export function endedStatus(status: ProcessStatus): ProcessStatus {
+  const { outcomes, tokens, cost_pico_units, duration_ms, first_token_ms } = status;
   return {
-    ...status,
+    ...fixedPartOf(status),
+    ...{ outcomes, tokens, cost_pico_units, duration_ms, first_token_ms },
+    refusals: status.refusals,
+    overhead_ms: status.overhead_ms,
+    models: status.models,
     listeners: 0,
     workers: 0,
     calls_in_flight: 0,
@@ -153,7 +172,7 @@ export function endedStatus(status: ProcessStatus): ProcessStatus {
 export function addStatus(first: ProcessStatus, second: ProcessStatus): ProcessStatus {
   const add = (countOf: (status: ProcessStatus) => number): number => countOf(first) + countOf(second);
   return {
-    ...first,
+    ...fixedPartOf(first),
     ...addCalls(first, second),
     listeners: add(({ listeners }) => listeners),
     workers: add(({ workers }) => workers),
@@ -163,6 +182,8 @@ export function addStatus(first: ProcessStatus, second: ProcessStatus): ProcessS
     models: addByKey(first.models, second.models, ({ id }) => id, addModel),
     upstreams: addByKey(first.upstreams, second.upstreams, upstreamKeyOf, addUpstream),
     credentials: addByKey(first.credentials, second.credentials, ({ name }) => name, addCredential),
+    // `statusDocument` shows the threads of all running processes.
+    threads: first.threads,
     store: {
       ok: first.store.ok && second.store.ok,
       last_error: first.store.last_error ?? second.store.last_error,
@@ -233,8 +254,9 @@ function addCalls(first: CallsStatus, second: CallsStatus): CallsStatus {
 
 /** The quotas may differ: an ended process has none, and processes take new settings one after the other. */
 function addUpstream(first: UpstreamStatus, second: UpstreamStatus): UpstreamStatus {
+  const { model, name, priority, weight } = first;
   return {
-    ...first,
+    ...{ model, name, priority, weight },
     calls_in_flight: first.calls_in_flight + second.calls_in_flight,
     breaker: SEVERITY[Math.max(SEVERITY.indexOf(first.breaker), SEVERITY.indexOf(second.breaker))]!,
     attempts: first.attempts + second.attempts,
