@@ -262,6 +262,10 @@ process.on('message', (message: ToGateway) => {
       return;
     case 'drain':
       void drain(message);
+      return;
+    default:
+      // A supervisor of a newer version may send other kinds, which are ignored.
+      message satisfies never;
   }
 });
 // The supervisor has died, and nobody else would stop this process.

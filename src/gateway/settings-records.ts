@@ -42,7 +42,11 @@ type UpstreamSettings = ModelSettings['upstreams'][number];
 type PlanSettings = Settings['plans'][number];
 
 /** Settings of an upstream that are left out of a cache's `revision`, because no response depends on them. */
-const WITHOUT_EFFECT_ON_RESPONSES = { key: undefined, key_file: undefined, when_client_leaves: undefined };
+const WITHOUT_EFFECT_ON_RESPONSES = {
+  key: undefined,
+  key_file: undefined,
+  when_client_leaves: undefined,
+} satisfies { readonly [Name in keyof UpstreamSettings]?: undefined };
 
 /** Returns the models, prices and plans; every thread may have them. */
 export function catalogOf(settings: Settings): Catalog {

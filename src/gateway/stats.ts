@@ -61,13 +61,16 @@ import type { UpstreamWorkers } from './upstream-workers.js';
 import type { LiveSettings } from './reload.js';
 import type { SupervisorLink } from './supervisor-link.js';
 
+/** The kinds of snapshots that this file makes. */
+type StatsKind = Extract<SnapshotKind, 'metrics' | 'status' | 'accounts'>;
+
 interface ProcessGroupStatsOptions {
   /** The slot of this gateway process. */
   readonly slot: number;
   /** Reads this gateway alone. The snapshot has that kind. */
-  readonly read: (kind: SnapshotKind) => Promise<Snapshot>;
+  readonly read: (kind: StatsKind) => Promise<Snapshot>;
   /** Asks all gateways, by the supervisor. Undefined if it does not reply in time. */
-  readonly readAll: (kind: SnapshotKind) => Promise<GroupSnapshot | undefined>;
+  readonly readAll: (kind: StatsKind) => Promise<GroupSnapshot | undefined>;
 }
 
 const SUPERVISOR_RETRY_SECONDS = 5;
@@ -113,7 +116,7 @@ export class ProcessGroupStats {
   }
 
   /** Adds the snapshot of this gateway, if the supervisor does not know it yet. */
-  async #readAll(kind: SnapshotKind): Promise<GroupSnapshot> {
+  async #readAll(kind: StatsKind): Promise<GroupSnapshot> {
     const { slot, read, readAll } = this.#options;
     const all = await readAll(kind);
     // Without the other processes each sum would fall, and rise again at the next read.
@@ -175,8 +178,8 @@ export class Stats {
     });
   }
 
-  /** Returns the snapshot of this gateway alone. `kind`: `metrics`, `accounts` or `status`. */
-  async read(kind: SnapshotKind): Promise<Snapshot> {
+  /** Returns the snapshot of this gateway alone. */
+  async read(kind: StatsKind): Promise<Snapshot> {
     const { metrics, accounting } = this.#options;
     if (kind === 'metrics') return { metrics: await metrics.read() };
     if (kind === 'accounts') return { accounts: [accounting.base.topAccounts.read()] };

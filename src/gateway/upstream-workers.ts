@@ -14,6 +14,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Piscina } from 'piscina';
 import type { CallTableBuffer } from '../channel/call-table.js';
 import { createFrameChannel, type FrameChannel } from '../channel/frame-port.js';
+import { invariant } from '../core/errors.js';
 import { createPool } from './thread-pool.js';
 import type { UpstreamBuffers, UpstreamCounters } from '../ledger/upstream-counters.js';
 import type { CredentialKeeper } from '../providers/credentials/credential-keeper.js';
@@ -149,7 +150,9 @@ export class UpstreamWorkers {
   connect(workerIndex: number, listenerIndex: number): FrameChannel<MessagePort> {
     const [listenerEnd, workerEnd] = createFrameChannel();
     const message: ToUpstreamWorker = { kind: 'listener', index: listenerIndex, channel: workerEnd };
-    this.#controls.get(workerIndex)?.port.postMessage(message, [workerEnd.port]);
+    const control = this.#controls.get(workerIndex);
+    invariant(control !== undefined, 'a listener is connected with a worker that runs');
+    control.port.postMessage(message, [workerEnd.port]);
     return listenerEnd;
   }
 
