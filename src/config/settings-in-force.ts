@@ -224,10 +224,13 @@ export function changesOf(
   });
 }
 
-/** Returns the values of all settings as texts, by their paths. */
+/** Stands for a list without entries and for an empty text, so that a change does not end with an arrow. */
+const EMPTY = '(empty)';
+
+/** Returns the values of all settings as texts, by their paths. No text is empty. */
 function textsOf(declaration: Declaration, settings: unknown): ReadonlyMap<string, string> {
   const entries = settingsInForce(declaration, settings, () => '');
-  return new Map(entries.map(({ setting, value }) => [setting, value]));
+  return new Map(entries.map(({ setting, value }) => [setting, value === '' ? EMPTY : value]));
 }
 
 /** The value at `path`, or all values below it in one text: `input: 0.15, output: 0.60`. Null if none. */

@@ -93,6 +93,16 @@ void t.test('of an address: nothing of its query, and of a webhook nothing but t
   t.end();
 });
 
+void t.test('an empty list and an empty text', (t) => {
+  t.same(told(t, ['id: gpt-4.1', 'id: gpt-4.1\n    aliases: [fast]']), [
+    { setting: 'models.gpt-4.1.aliases', before: '(empty)', after: 'fast' },
+  ]);
+  t.same(told(t, ['url: "http://h/v1"', 'url: "http://h/v1", member_names: { seed: "" }']), [
+    { setting: 'models.gpt-4.1.upstreams[1].member_names', before: null, after: 'seed: (empty)' },
+  ]);
+  t.end();
+});
+
 void t.test('what was not there, and what comes or goes as a whole', (t) => {
   const [log] = told(t, ['workers: 1', 'workers: 1\nusage_log: { path: u }']);
   t.match(log, { setting: 'usage_log', before: null, after: /^path: .*u, / });
