@@ -19,7 +19,8 @@ import { mayRepeatPrompt } from './echoed-prompt.js';
 import type { ErrorLog } from './error-log.js';
 import type { RouteTable } from './route-table.js';
 import type { ModelRoute } from './target.js';
-import { countOrEstimate, type CountTokens, NO_PROMPT } from './token-count.js';
+import { NO_PROMPT } from './token-count.js';
+import { countOrEstimate, type CountTokens } from './token-estimate.js';
 import { disbeliefOf, withinHold } from './usage-bounds.js';
 import type { UsageMeter } from './usage-meter.js';
 

@@ -20,7 +20,7 @@ import { mediaTokensOf } from '../protocol/chat-call.js';
 import { NO_USAGE } from './call-usage.js';
 import type { ErrorLog } from './error-log.js';
 import type { RouteTable } from './route-table.js';
-import { countOrEstimate, type CountTokens } from './token-count.js';
+import { countOrEstimate, type CountTokens } from './token-estimate.js';
 import { UsageMeter } from './usage-meter.js';
 
 /** If all upstreams fail with one of these errors, the gateway counts by itself. Others go to the caller. */

@@ -18,7 +18,7 @@ import type { WorkerBudget } from './worker-budget.js';
 import type { RouteTable } from './route-table.js';
 import { type AttemptClient, ECHO_ORIGIN, type UpstreamTarget } from './target.js';
 import type { TranslateLarge } from './large-call.js';
-import type { CountTokens } from './token-count.js';
+import type { CountTokens } from './token-estimate.js';
 import type { UpstreamQuotas } from './upstream-quotas.js';
 
 export interface SessionShared {

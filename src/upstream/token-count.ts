@@ -1,28 +1,26 @@
 /**
  * Counts the tokens of a call whose upstream reported none, in slices: a count that is not over when its
  * slice is becomes a CountRest, from which any counter thread goes on. Upstream workers ask for counts
- * (call-usage.ts, count-session.ts), and the main thread passes them to counter threads, where
- * counter-task.ts runs TokenCount. Pure.
+ * (token-estimate.ts), and the main thread passes them to counter threads, where counter-task.ts runs
+ * TokenCount. For estimates workers call `countTokens` themselves. Pure.
  *
- * Must hold: no caller loses its response because of a count. If no count comes, an estimate takes its place,
- * with the source `estimated` (test/unit/upstream/token-count.test.ts,
- * test/unit/upstream/token-count.count-wait.test.ts).
+ * Must hold: no text makes a count throw, or take longer than its slices. A usage of which something was not
+ * counted has the source `estimated` (also test/unit/upstream/tiktoken.test.ts).
  */
 import { asBuffer } from '../core/bytes.js';
 import { CHAT_DOOR } from '../core/door-names.js';
 import { invariant } from '../core/errors.js';
 import { isRecord, parsedJson } from '../core/json.js';
 import { COUNT_SLICES_MAX, TOKENIZER_BYTES_MAX } from '../core/limits.js';
-import { type AccountIndex, ceilDiv } from '../core/units.js';
+import { ceilDiv } from '../core/units.js';
 import { dialectAt } from '../doors/dialects.js';
 import { type Usage, usageWithoutParts } from '../core/token-counts.js';
 import { FieldError } from '../providers/provider.js';
 import { addStreamTexts, keyedResponseTexts, type StreamTexts } from './chat-text.js';
-import type { ErrorLog } from './error-log.js';
 import { splitTexts } from './echoed-prompt.js';
 import { promptOf } from './prompt-text.js';
 import type { Tokenizer } from './target.js';
-import { estimateTextTokens, estimateTokensOf, type TextCounter, textCounterOf } from './tokenizer.js';
+import { estimateTextTokens, type TextCounter, textCounterOf } from './tokenizer.js';
 
 /** What was relayed: events of a stream, one JSON object (`response`), or nothing. */
 type CompletionForm = 'stream' | 'response' | 'none';
@@ -47,9 +45,6 @@ export interface CountRequest {
   /** UTF-8 length of all that was relayed: the count is scaled up by `relayedBytes / completionBytes`. */
   readonly relayedBytes: number;
 }
-
-/** Rejects if no count came in time or the counter thread died; then the tokens are estimated. */
-export type CountTokens = (request: CountRequest, account: AccountIndex) => Promise<Usage>;
 
 /** What is left of a count between two slices. The buffers are transferred. */
 export interface CountRest {
@@ -96,26 +91,8 @@ const MESSAGE_TOKENS = 3;
 const NAME_TOKENS = 1;
 const PRIMING_TOKENS = 3;
 
-/** Up to this length an upstream worker parses a body for an estimate, which takes some ms. */
-const ESTIMATE_PARSE_BYTES_MAX = 256 * 1024;
 /** A body without a prompt, whose count is 0. */
 export const NO_PROMPT = '{}';
-const DATA_URL = Buffer.from('"data:');
-/** What stands before the data URL of an image or a file: the name of its member. */
-const MEDIA_MEMBER = /[\s,{]"(?:url|image_url|file_data)"\s*:\s*$/;
-/** How much text before a data URL is searched for MEDIA_MEMBER. */
-const MEDIA_MEMBER_CHARS = 64;
-/** The end of the name of a member that may hold an image, a document or a sound in base64. */
-const DATA_MEMBER = Buffer.from('data"');
-/**
- * Matches from CHARS_BEFORE_DATA before `data"` up to the value. The first 128 characters of the value
- * show whether it is base64, in which JSON may write a slash as `\/`.
- */
-const BASE64_MEMBER = /^(?:"file_|.{5}")data"\s*:\s*"(?=[\w+/\\-]{128})/s;
-const CHARS_BEFORE_DATA = '"file_'.length;
-/** How much text BASE64_MEMBER may match, with blanks and the 128 characters of the value. */
-const BASE64_MEMBER_CHARS = 192;
-const QUOTE = 0x22;
 
 /**
  * One count. The usage has no cached and no reasoning tokens. Its source is `counted`, or `estimated` if not
@@ -286,45 +263,6 @@ export function countTokens(request: CountRequest, promptTokens?: number): Usage
   return usage;
 }
 
-/** Estimates without a tokenizer. Cheap enough for an upstream worker, because a large body is not parsed. */
-export function estimateTokens(request: CountRequest): Usage {
-  const { body } = request;
-  const bytes = Buffer.byteLength(body);
-  if (bytes <= ESTIMATE_PARSE_BYTES_MAX) return countTokens({ ...request, tokenizer: 'none' });
-  const buffer = typeof body === 'string' ? Buffer.from(body) : asBuffer(body);
-  const dataBytes = dataUrlBytes(buffer) + base64Bytes(buffer);
-  return countTokens({ ...request, tokenizer: 'none' }, estimateTokensOf(bytes - dataBytes));
-}
-
-/** Bytes of data URLs of images and files, which are not text. Texts that only begin so are counted too. */
-function dataUrlBytes(body: Buffer): number {
-  let bytes = 0;
-  for (let start = body.indexOf(DATA_URL); start !== -1;) {
-    const end = body.indexOf(QUOTE, start + 1);
-    if (end === -1) break;
-    if (MEDIA_MEMBER.test(body.toString('latin1', Math.max(0, start - MEDIA_MEMBER_CHARS), start)))
-      bytes += end - start;
-    start = body.indexOf(DATA_URL, end);
-  }
-  return bytes;
-}
-
-/** Bytes of images, documents and sounds that are base64 alone: `source.data`, `input_audio.data`. */
-function base64Bytes(body: Buffer): number {
-  let bytes = 0;
-  for (let index = body.indexOf(DATA_MEMBER); index !== -1; index = body.indexOf(DATA_MEMBER, index + 1)) {
-    const start = index - CHARS_BEFORE_DATA;
-    const member = BASE64_MEMBER.exec(body.toString('latin1', start, start + BASE64_MEMBER_CHARS));
-    if (member === null) continue;
-    const valueStart = start + member[0].length;
-    const end = body.indexOf(QUOTE, valueStart);
-    if (end === -1) break;
-    bytes += end - valueStart;
-    index = end;
-  }
-  return bytes;
-}
-
 /** The texts of the response by their keys (StreamTexts). */
 function completionTexts({ completionForm, completion, texts }: CountRequest): [string, string][] {
   if (completionForm === 'none') return [];
@@ -332,24 +270,6 @@ function completionTexts({ completionForm, completion, texts }: CountRequest): [
   const streamTexts = new Map(texts);
   addStreamTexts(streamTexts, Buffer.from(completion), Infinity);
   return [...streamTexts];
-}
-
-/**
- * Resolves with the count or, if the count fails or is late, with an estimate: a call is billed in any case.
- * Rejects only for a bug. The count goes on if the client leaves, because the bill needs it.
- */
-export async function countOrEstimate(
-  count: CountTokens,
-  request: CountRequest,
-  account: AccountIndex,
-  errors: ErrorLog,
-): Promise<Usage> {
-  try {
-    return await count(request, account);
-  } catch (error) {
-    errors.write('warn', 'counter', 'tokens could not be counted, they were estimated', String(error));
-    return estimateTokens(request);
-  }
 }
 
 /**

@@ -3,7 +3,8 @@ import t from 'tap';
 import { countTokens as encodingOf, encode } from 'gpt-tokenizer/encoding/o200k_base';
 import { DOOR_INDEX } from '#src/core/door-names.js';
 import type { Usage } from '#src/core/token-counts.js';
-import { countTokens, estimateTokens, type CountRequest, TokenCount } from '#src/upstream/token-count.js';
+import { countTokens, type CountRequest, TokenCount } from '#src/upstream/token-count.js';
+import { estimateTokens } from '#src/upstream/token-estimate.js';
 import { sse } from '../../fixtures/upstream-server.js';
 
 const PROMPT = 'The quick brown fox, 狐狸';

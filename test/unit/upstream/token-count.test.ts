@@ -3,7 +3,8 @@ import t from 'tap';
 import { countTokens as encodingOf } from 'gpt-tokenizer/encoding/o200k_base';
 import { DOOR_INDEX } from '#src/core/door-names.js';
 import { addStreamTexts, type StreamTexts } from '#src/upstream/chat-text.js';
-import { countTokens, estimateTokens, type CountRequest } from '#src/upstream/token-count.js';
+import { countTokens, type CountRequest } from '#src/upstream/token-count.js';
+import { estimateTokens } from '#src/upstream/token-estimate.js';
 import { answerOf, chunkOf, DONE, sse } from '../../fixtures/upstream-server.js';
 import { newSeed } from '../../support/random.js';
 

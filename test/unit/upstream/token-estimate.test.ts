@@ -3,7 +3,8 @@ import t from 'tap';
 import { SystemClock } from '#src/core/clock.js';
 import { asAccountIndex } from '#src/core/units.js';
 import type { Usage } from '#src/core/token-counts.js';
-import { countOrEstimate, type CountRequest, estimateTokens } from '#src/upstream/token-count.js';
+import type { CountRequest } from '#src/upstream/token-count.js';
+import { countOrEstimate, estimateTokens } from '#src/upstream/token-estimate.js';
 import { ErrorLog } from '#src/upstream/error-log.js';
 import { FakeLog } from '../../fixtures/upstream-server.js';
 
