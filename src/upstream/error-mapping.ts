@@ -22,6 +22,7 @@ import {
   RESPONSE_TOO_LONG,
 } from '../providers/provider.js';
 import { errorIn } from './error-body.js';
+import { boundedSeconds, retryAfterSeconds } from './retry-after.js';
 import type { SecretFragments } from './secret-fragments.js';
 
 /** Why an attempt failed. */
@@ -84,8 +85,6 @@ const CODE = /^[\w.-]{1,64}$/;
 const CREDENTIAL_STATUSES: ReadonlySet<number> = new Set([401, 402, 403]);
 const RETRY_AFTER_STATUSES: ReadonlySet<number> = new Set([429, 503]);
 
-/** The longest Retry-After that callers get. */
-const RETRY_AFTER_SECONDS_MAX = 3_600;
 /** Control characters, line separators, and half of a surrogate pair, as the cut of a message may leave. */
 const UNPRINTABLE = /[\p{Cc}\p{Cs}\u2028\u2029]+/gu;
 
@@ -361,27 +360,6 @@ const KINDS_WITHOUT_WORK: ReadonlySet<FailureKind> = new Set([
 /** Tokens that a failed attempt used. Undefined: not known, so all that the attempt may have used count. */
 export function tokensUsedBy({ kind, repeatable }: AttemptFailure, sent: boolean): 0 | undefined {
   return !sent || repeatable || KINDS_WITHOUT_WORK.has(kind) ? 0 : undefined;
-}
-
-/**
- * Seconds of a `Retry-After` (RFC 9110, 10.2.3: a whole number or a date), within 1..3600; undefined if the
- * header is neither. A fraction is rounded up. Dates in other forms than HTTP's are read too.
- */
-export function retryAfterSeconds(header: string | undefined, nowMs: WallMs): number | undefined {
-  if (header === undefined) return undefined;
-  const text = header.trim();
-  const seconds = /^\d+(\.\d+)?$/.test(text) ? Number(text) : Math.ceil((Date.parse(text) - nowMs) / 1_000);
-  return Number.isNaN(seconds) ? undefined : boundedSeconds(seconds);
-}
-
-/** `seconds` that an upstream asks to wait, as whole seconds within 1..3600. */
-function boundedSeconds(seconds: number): number {
-  return Math.min(RETRY_AFTER_SECONDS_MAX, Math.max(1, Math.ceil(seconds)));
-}
-
-/** The shorter of two waits that upstreams asked for, in seconds; undefined if neither asked. */
-export function shorterWait(first: number | undefined, second: number | undefined): number | undefined {
-  return first === undefined || second === undefined ? (first ?? second) : Math.min(first, second);
 }
 
 function reasonOf(status: number): string {

@@ -7,7 +7,6 @@ import {
   meaningOf,
   pageFailure,
   rejectionFailure,
-  retryAfterSeconds,
   statusFailure,
   unavailableError,
 } from '#src/upstream/error-mapping.js';
@@ -34,20 +33,6 @@ void t.test('our key refused is told apart, and a wait is read where one is mean
   t.equal(statusFailure(503, '7', NOW).retryAfterSeconds, 7);
   t.equal(statusFailure(500, '7', NOW).retryAfterSeconds, undefined);
   t.equal(statusFailure(429, '7', NOW).callerError, undefined);
-  t.end();
-});
-
-void t.test('Retry-After: seconds, dates, nonsense, bounds', (t) => {
-  t.equal(retryAfterSeconds('0', NOW), 1);
-  t.equal(retryAfterSeconds('3600', NOW), 3600);
-  t.equal(retryAfterSeconds('3601', NOW), 3600);
-  t.equal(retryAfterSeconds(' 12 ', NOW), 12);
-  t.equal(retryAfterSeconds('12.5', NOW), 13, 'Date.parse would read a day in May or December');
-  t.equal(retryAfterSeconds('30.5', NOW), 31);
-  t.equal(retryAfterSeconds('Mon, 01 Jan 2024 00:00:30 GMT', NOW), 30);
-  t.equal(retryAfterSeconds('Sun, 31 Dec 2023 00:00:30 GMT', NOW), 1);
-  for (const text of ['', '-5x', 'soon']) t.equal(retryAfterSeconds(text, NOW), undefined, text);
-  t.equal(retryAfterSeconds(undefined, NOW), undefined);
   t.end();
 });
 
