@@ -21,13 +21,18 @@ export class RouteTable {
     this.replace(routes);
   }
 
-  /** The caller must know that `modelIndex` has a route: the result of any other is undefined. */
+  /** Throws for a model that has no route: the listener knows a newer catalogue, which is a bug. */
   routeOf(modelIndex: number): ModelRoute {
-    return this.#routes[modelIndex]!;
+    const route = this.#routes[modelIndex];
+    invariant(route !== undefined, 'a worker has the routes of all models that listeners know');
+    return route;
   }
 
+  /** Throws as `routeOf` does. */
   balancerOf(modelIndex: number): Balancer {
-    return this.#balancers[modelIndex]!;
+    const balancer = this.#balancers[modelIndex];
+    invariant(balancer !== undefined, 'a worker has the routes of all models that listeners know');
+    return balancer;
   }
 
   /**

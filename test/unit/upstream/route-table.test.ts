@@ -120,5 +120,9 @@ void t.test('a model keeps its index, or the routes are a bug', (t) => {
   t.equal(table.routeOf(1).id, 'second', 'the routes are as before');
   table.replace([first!, { ...second!, retired: true }, { ...first!, id: 'third' }]);
   t.equal(table.routeOf(2).id, 'third');
+  for (const index of [3, -1, 0.5, NaN]) {
+    t.throws(() => table.routeOf(index), /has the routes of all models/);
+    t.throws(() => table.balancerOf(index), /has the routes of all models/);
+  }
   t.end();
 });
