@@ -68,6 +68,8 @@ export class ConverseStream implements ProviderStream {
   #modelFields: unknown;
   /** Whether messageStop has come. */
   #hasMessageStopped = false;
+  /** A message after messageStop was an exception, or damaged: what still comes is ignored. */
+  #isOver = false;
 
   constructor(call: UnsignedCall) {
     const created = Math.floor(call.nowMs / 1000);
@@ -77,11 +79,13 @@ export class ConverseStream implements ProviderStream {
 
   push(bytes: Uint8Array): string {
     this.#chunks = '';
+    if (this.#isOver) return '';
     try {
       this.#frames.push(bytes);
     } catch (error) {
       // After messageStop no text follows, so the client has all of it, and an exception changes nothing.
       if (!this.#hasMessageStopped) throw error;
+      this.#isOver = true;
     }
     // Frees the memory. The bytes of the next `push` may be in another buffer anyway.
     this.#decodedBytes = NO_BYTES;
@@ -90,7 +94,7 @@ export class ConverseStream implements ProviderStream {
   }
 
   end(): string {
-    if (!this.#hasMessageStopped || !this.#frames.isBetweenMessages) {
+    if (!this.#hasMessageStopped || !(this.#isOver || this.#frames.isBetweenMessages)) {
       throw ProviderError.invalid('the stream ended before the message did');
     }
     return this.#writer.done();

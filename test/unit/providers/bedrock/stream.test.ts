@@ -266,6 +266,22 @@ void t.test('no ARN and no account is in a response', (t) => {
   t.end();
 });
 
+void t.test('what comes after an error behind the last text is ignored, however it is cut', (t) => {
+  const end = event('messageStop', { stopReason: 'end_turn' });
+  const error = exception('internalServerException', 'late');
+  const usage = event('metadata', { usage: { inputTokens: 1, outputTokens: 1 } });
+  const expected = relayed([delta(0, { text: 'x' }), end]);
+  for (let at = 1; at <= error.length; at++) {
+    const [first, second] = [error.subarray(0, at), error.subarray(at)];
+    // Too short for the start of a message, so that nothing but its end could be missed.
+    const last = usage.subarray(0, 5);
+    t.equal(relayed([delta(0, { text: 'x' }), end, first, second, last]), expected, `cut at ${at}`);
+    const joined = Buffer.concat([second, usage]);
+    t.equal(relayed([delta(0, { text: 'x' }), end, first, joined, last]), expected, `joined at ${at}`);
+  }
+  t.end();
+});
+
 void t.test('errors in a stream are those of a response', (t) => {
   for (const [type, status] of [
     ['throttlingException', 429],
