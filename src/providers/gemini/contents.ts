@@ -232,17 +232,15 @@ const EXTENSIONS = {
   text: ['md', 'html', 'css', 'csv', 'xml', 'rtf'],
 };
 /** MIME types by the extension of a file. Google wants a MIME type for each file that it fetches. */
-const MIME_TYPES: Readonly<Record<string, string>> = {
-  ...Object.fromEntries(
-    Object.entries(EXTENSIONS).flatMap(([mainType, names]) =>
-      names.map((name) => [name, `${mainType}/${name}`]),
-    ),
+const MIME_TYPES: ReadonlyMap<string, string> = new Map([
+  ...Object.entries(EXTENSIONS).flatMap(([mainType, names]) =>
+    names.map((name) => [name, `${mainType}/${name}`] as const),
   ),
-  jpg: 'image/jpeg',
-  flv: 'video/x-flv',
-  '3gp': 'video/3gpp',
-  txt: 'text/plain',
-};
+  ['jpg', 'image/jpeg'],
+  ['flv', 'video/x-flv'],
+  ['3gp', 'video/3gpp'],
+  ['txt', 'text/plain'],
+]);
 
 /** URLs for which Google wants no MIME type. A URL of another host name of YouTube needs a `format`. */
 const URL_WITHOUT_MIME_TYPE =
@@ -305,7 +303,7 @@ function partOfUrl(url: string, format: unknown, path: string): Part {
 function mimeTypeOf(url: string, format: unknown): string | undefined {
   if (typeof format === 'string' && MIME_TYPE.test(format)) return format;
   const extension = EXTENSION_PATTERN.exec(url)?.[1]?.toLowerCase();
-  return extension === undefined ? undefined : MIME_TYPES[extension];
+  return extension === undefined ? undefined : MIME_TYPES.get(extension);
 }
 
 /** Type and data of `data:image/png;base64,…`, without parameters of the type. */
