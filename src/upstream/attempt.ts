@@ -42,7 +42,7 @@ import type { AttemptSpan } from './attempt-span.js';
 import { secretFragmentsOf } from './secret-fragments.js';
 import { StreamReader } from './stream-reader.js';
 import type { AttemptClient, UpstreamTarget } from './target.js';
-import type { TakenTarget } from './balancer.js';
+import type { TakenTarget } from './target-state.js';
 import { bodyFor, chatBodyFor } from './upstream-body.js';
 import { UsageMeter } from './usage-meter.js';
 

@@ -1,13 +1,12 @@
 /**
  * The load balancer of a model: it chooses the target for each attempt of a call. Candidates are the targets
- * that the call has not tried, that do not cool down (breaker open, or parked for a Retry-After), and that
- * have room (are below their limits). The balancer takes the best priority; of equals, the fewest calls in
+ * that the call has not tried, that do not cool down (target-state.ts), and that have room (are below their
+ * limits). The balancer takes the best priority; of equals, the fewest calls in
  * flight for the weight (weighted least connections). It counts the calls of its own worker; all workers
  * share the limits. route-table.ts has a Balancer for each model, retry-plan.ts calls it. Upstream worker.
  *
- * Must hold: each TakenTarget is released, and its first release is its outcome. If no other upstream is
- * left, an upstream that cools down is tried again within seconds, however long it was down
- * (test/unit/upstream/balancer.test.ts).
+ * Must hold (test/unit/upstream/balancer.test.ts): who takes a target releases it (TakenTarget). If no other
+ * upstream is left, an upstream that cools down is tried again within seconds, however long it was down.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -15,34 +14,9 @@ import type { UpstreamQuotaName } from '../core/quotas.js';
 import type { AccountIndex, MonotonicMs } from '../core/units.js';
 import type { Log } from '../telemetry/log.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
-import { Breaker, type BreakerChange, type BreakerPass } from './breaker.js';
-import type { AttemptFailure } from './error-mapping.js';
 import { isSameUpstream, type TargetQuotas, type UpstreamTarget } from './target.js';
-import type { TakeBy, TakenQuotas, UpstreamQuotas } from './upstream-quotas.js';
-
-/**
- * The longest time for which an upstream is parked, because a Retry-After may be a day, or meant for one
- * caller only. If no other upstream is left, one call tries again after `parkMsMax` of the upstream, and all
- * calls follow once that call gets a response.
- */
-const PARK_MS_MAX = 60_000;
-
-/**
- * The state of one target. The Balancer makes it, and changes it at a reload (`target`) and at a reset. The
- * TakenTargets of the target's attempts, also of those that began before a reload, change all but `target`.
- */
-interface TargetState {
-  /** Never reused for another target: a call remembers by the index which targets it has tried. */
-  readonly index: number;
-  target: UpstreamTarget;
-  readonly breaker: Breaker;
-  /** Attempts that have not released the target. */
-  inFlight: number;
-  /** Until when the target's Retry-After is obeyed; monotonic ms, as all times here. 0: it is not parked. */
-  parkedUntilMs: number;
-  /** While the target is parked: when one call may try again, if no other upstream is left. */
-  parkProbeAtMs: number;
-}
+import { type TakenTarget, TargetState } from './target-state.js';
+import type { TakeBy, UpstreamQuotas } from './upstream-quotas.js';
 
 /** Why no upstream takes a call now, and how long until one does. */
 export interface Cooldown {
@@ -96,35 +70,13 @@ export class Balancer {
     const earlierStates = [...this.#states];
     this.#states = targets.map((target) => {
       const position = earlierStates.findIndex((state) => isSameUpstream(state.target, target));
-      if (position < 0) return this.#newState(target);
+      if (position < 0) return new TargetState(this.#stateCount++, target, this.#deps);
       // A list may name an upstream twice: each entry takes over a state of its own.
       const state = earlierStates.splice(position, 1)[0]!;
-      state.target = target;
-      // A slot in the metrics goes by name, which another upstream of the same host may have had before.
-      this.#publishBreaker(state);
+      state.replace(target);
       return state;
     });
-  }
-
-  #newState(target: UpstreamTarget): TargetState {
-    const state: TargetState = {
-      index: this.#stateCount++,
-      target,
-      breaker: new Breaker(target.breakerFailuresMax, (change, cooldownMs) => {
-        // If a reload has removed the upstream, another upstream may have its slot by now.
-        if (this.#states.includes(state)) this.#publishBreaker(state);
-        logChange(this.#deps.log, target, change, cooldownMs);
-      }),
-      inFlight: 0,
-      parkedUntilMs: 0,
-      parkProbeAtMs: 0,
-    };
-    this.#publishBreaker(state);
-    return state;
-  }
-
-  #publishBreaker({ target, breaker }: TargetState): void {
-    this.#deps.metrics.setBreaker(target.slot, breaker.isOpen ? 'open' : 'closed', breaker.cooldownEndMs);
+    for (const state of earlierStates) state.remove();
   }
 
   /** Whether a target limits tokens, so that a call's tokens must be estimated before it is sent. */
@@ -177,9 +129,8 @@ export class Balancer {
         skipped = [...skipped, best.index];
         continue;
       }
-      best.inFlight++;
       this.#deps.metrics.attemptBegun(best.target.slot, attempt === 'further');
-      return new TakenTarget(best, account, this.#deps, takenQuotas);
+      return best.take(account, takenQuotas);
     }
   }
 
@@ -218,11 +169,14 @@ export class Balancer {
    */
   limitsOf(tried: readonly number[], account: AccountIndex, tokens: number): TargetQuotas[] {
     const nowMs = this.#clock.monotonicMs();
-    const isAnyReady = this.#states.some((state) => cooldownMsOf(state, nowMs, account) <= 0);
-    const waitMsOf = isAnyReady ? cooldownMsOf : lastResortCooldownMsOf;
+    const isAnyReady = this.#states.some((state) => state.cooldownMs(nowMs, account) <= 0);
     const limits: TargetQuotas[] = [];
     for (const state of this.#states) {
-      if (tried.includes(state.index) || waitMsOf(state, nowMs, account) > 0) continue;
+      if (tried.includes(state.index)) continue;
+      const waitMs = isAnyReady
+        ? state.cooldownMs(nowMs, account)
+        : state.lastResortCooldownMs(nowMs, account);
+      if (waitMs > 0) continue;
       const { quotas } = state.target;
       if (quotas === undefined) return [];
       if (tokens <= (quotas.limits.tokensPerMinute ?? Infinity)) limits.push(quotas);
@@ -239,8 +193,8 @@ export class Balancer {
   cooldown(account: AccountIndex): Cooldown {
     const nowMs = this.#clock.monotonicMs();
     const cooldowns = this.#states.map((state) => ({
-      waitMs: lastResortCooldownMsOf(state, nowMs, account),
-      reason: state.parkedUntilMs > nowMs ? 'it asked for a pause' : 'it failed repeatedly',
+      waitMs: state.lastResortCooldownMs(nowMs, account),
+      reason: state.isParked(nowMs) ? 'it asked for a pause' : 'it failed repeatedly',
     }));
     return cooldowns.reduce((shortest, cooldown) =>
       cooldown.waitMs < shortest.waitMs ? cooldown : shortest,
@@ -249,11 +203,7 @@ export class Balancer {
 
   /** Closes the breakers of the targets with that slot, or of all, and forgets their Retry-After. */
   reset(slot: number | undefined): void {
-    for (const state of this.#states) {
-      if (slot !== undefined && state.target.slot !== slot) continue;
-      state.breaker.reset();
-      state.parkedUntilMs = 0;
-    }
+    for (const state of this.#states) if (slot === undefined || state.target.slot === slot) state.reset();
   }
 
   /** The best target that is not in `skipped` and does not cool down, even if it is at its limits. */
@@ -261,136 +211,17 @@ export class Balancer {
     let best: TargetState | undefined;
     let isAnyReady = false;
     for (const state of this.#states) {
-      if (cooldownMsOf(state, nowMs, account) > 0) continue;
+      if (state.cooldownMs(nowMs, account) > 0) continue;
       isAnyReady = true;
       if (skipped.includes(state.index)) continue;
       if (best === undefined) best = state;
       else if (state.target.priority !== best.target.priority) break;
-      else if (loadWithOneMore(state) < loadWithOneMore(best)) best = state;
+      else if (state.loadWithOneMore < best.loadWithOneMore) best = state;
     }
     if (isAnyReady) return best;
     // All targets cool down: then the shorter cooldowns of the last resort count.
     return this.#states.find(
-      (state) => !skipped.includes(state.index) && lastResortCooldownMsOf(state, nowMs, account) === 0,
+      (state) => !skipped.includes(state.index) && state.lastResortCooldownMs(nowMs, account) === 0,
     );
   }
-}
-
-/** A target that was taken for one attempt. Needs a release, of which the first counts, and one `settle`. */
-export class TakenTarget {
-  readonly target: UpstreamTarget;
-  readonly index: number;
-  readonly #state: TargetState;
-  readonly #account: AccountIndex;
-  readonly #deps: BalancerDeps;
-  readonly #pass: BreakerPass;
-  /** The attempt is to find out whether a parked target can be called again. */
-  readonly #isParkProbe: boolean;
-  readonly #takenQuotas: TakenQuotas | undefined;
-  #isReleased = false;
-
-  constructor(
-    state: TargetState,
-    account: AccountIndex,
-    deps: BalancerDeps,
-    takenQuotas: TakenQuotas | undefined,
-  ) {
-    this.target = state.target;
-    this.index = state.index;
-    this.#state = state;
-    this.#account = account;
-    this.#deps = deps;
-    this.#takenQuotas = takenQuotas;
-    const nowMs = deps.clock.monotonicMs();
-    this.#pass = state.breaker.begin(nowMs, account);
-    if (state.breaker.isProbe(this.#pass)) deps.metrics.setBreaker(state.target.slot, 'half_open');
-    this.#isParkProbe = state.parkedUntilMs > nowMs;
-    if (this.#isParkProbe) state.parkProbeAtMs = nowMs + state.target.parkMsMax;
-  }
-
-  /** The first part of a good response has come. Called once. */
-  recordResponseBegin(): void {
-    this.#state.breaker.recordResponseBegin(this.#pass);
-    if (this.#isParkProbe) this.#state.parkedUntilMs = 0;
-  }
-
-  /** Releases a target that responded well, or rejected the request. */
-  releaseGood(): void {
-    if (!this.#releaseOnce()) return;
-    this.#state.breaker.recordSuccess(this.#pass, this.#deps.clock.monotonicMs());
-    if (this.#isParkProbe) this.#state.parkedUntilMs = 0;
-  }
-
-  releaseFailed(failure: AttemptFailure): void {
-    if (!this.#releaseOnce()) return;
-    const nowMs = this.#deps.clock.monotonicMs();
-    const { breaker } = this.#state;
-    if (failure.retryAfterSeconds !== undefined) {
-      this.#park(failure.retryAfterSeconds * 1_000, nowMs);
-      breaker.recordNoOutcome(this.#pass, nowMs);
-    } else if (failure.isOurs) this.#endUndecided(nowMs);
-    else breaker.recordFailure(this.#pass, nowMs, this.#account);
-  }
-
-  /** The attempt says nothing about the target. Idempotent, as the other releases are. */
-  release(): void {
-    if (this.#releaseOnce()) this.#endUndecided(this.#deps.clock.monotonicMs());
-  }
-
-  /**
-   * Settles the tokens that the attempt used; undefined: perhaps all that the call may use. Must be called
-   * for each attempt, or its tokens stay taken. Only the first call counts.
-   */
-  settle(tokens?: number): void {
-    this.#takenQuotas?.settle(tokens);
-  }
-
-  /** Obeys a Retry-After. Of several the one that ends last counts. */
-  #park(retryAfterMs: number, nowMs: MonotonicMs): void {
-    const state = this.#state;
-    const { parkMsMax } = state.target;
-    if (parkMsMax === 0) return;
-    state.parkedUntilMs = Math.max(state.parkedUntilMs, nowMs + Math.min(PARK_MS_MAX, retryAfterMs));
-    state.parkProbeAtMs = nowMs + parkMsMax;
-  }
-
-  /** The attempt says nothing about the target. If it was the probe, the next attempt probes. */
-  #endUndecided(nowMs: MonotonicMs): void {
-    this.#state.breaker.recordNoOutcome(this.#pass, nowMs);
-    if (this.#isParkProbe) this.#state.parkProbeAtMs = nowMs;
-  }
-
-  /** Returns false if the target was released before. */
-  #releaseOnce(): boolean {
-    if (this.#isReleased) return false;
-    this.#isReleased = true;
-    this.#state.inFlight--;
-    this.#takenQuotas?.giveBackCall();
-    this.#deps.metrics.attemptEnded(this.target.slot);
-    return true;
-  }
-}
-
-/** The load with the new call, so that of two idle targets the one with more weight is taken. */
-function loadWithOneMore(state: TargetState): number {
-  return (state.inFlight + 1) / state.target.weight;
-}
-
-/** Milliseconds until the target may be called for that account; 0 or less: now. */
-function cooldownMsOf(state: TargetState, nowMs: MonotonicMs, account: AccountIndex): number {
-  return Math.max(state.parkedUntilMs - nowMs, state.breaker.waitMs(nowMs, account));
-}
-
-/** As `cooldownMsOf`, if no other upstream is left: shorter, so that some call tries again. */
-function lastResortCooldownMsOf(state: TargetState, nowMs: MonotonicMs, account: AccountIndex): number {
-  const parkedMs = Math.min(state.parkedUntilMs, state.parkProbeAtMs) - nowMs;
-  return Math.max(parkedMs, state.breaker.lastResortWaitMs(nowMs, account), 0);
-}
-
-/** Not rate-limited, because a cooldown takes seconds, so that changes are rare. */
-function logChange(log: Log, { name }: UpstreamTarget, change: BreakerChange, cooldownMs: number): void {
-  if (change === 'closed') log.info('an upstream answers again and is used again', { subject: name });
-  else if (change === 'opened')
-    log.warn('an upstream keeps failing and is left alone', { subject: name, restMs: cooldownMs });
-  else log.warn('an upstream that was left alone still fails', { subject: name, restMs: cooldownMs });
 }

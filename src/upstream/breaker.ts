@@ -1,5 +1,5 @@
 /**
- * A circuit breaker: keeps calls away from an upstream that fails again and again. balancer.ts has a
+ * A circuit breaker: keeps calls away from an upstream that fails again and again. target-state.ts has a
  * breaker for each target of a model. A breaker counts the calls of its own worker only, so that a call
  * touches no shared memory. Upstream worker.
  *

@@ -263,7 +263,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       const span = newAttemptSpan(this.#shared, this.#models, taken.target);
       this.#attempt = new Attempt(client, taken, request, span, this.#shared, this);
     } catch (error) {
-      // A TakenTarget needs both, even if no attempt began (balancer.ts).
+      // A TakenTarget needs both, even if no attempt began (target-state.ts).
       taken.release();
       taken.settle(0);
       throw error;

@@ -14,7 +14,8 @@ import type { AccountIndex, MonotonicMs } from '../core/units.js';
 import type { AttemptFailure } from './error-mapping.js';
 import type { TargetQuotas } from './target.js';
 import type { TakeBy } from './upstream-quotas.js';
-import type { Cooldown, NoRoom, TakenTarget, Balancer } from './balancer.js';
+import type { Cooldown, NoRoom, Balancer } from './balancer.js';
+import type { TakenTarget } from './target-state.js';
 
 /** Further attempts on the same upstream (repeats); their pauses add up to 0.3 s at most. */
 const REPEATS_MAX = 2;

@@ -1,7 +1,7 @@
 /**
  * The limits of upstreams, as a worker's calls take from them: requests and tokens of the minute, calls in
  * flight, by scope (a provider's key). All workers share the counters (ledger/upstream-counters.ts); each
- * worker has a queue and an UpstreamQuotas of its own. balancer.ts takes, and its TakenTarget gives calls and
+ * worker has a queue and an UpstreamQuotas of its own. balancer.ts takes, and a TakenTarget gives calls and
  * tokens back. Upstream worker.
  *
  * Must hold: each part of TakenQuotas is given back once. A worker asks the coordinator one question a scope

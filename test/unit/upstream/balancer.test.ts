@@ -322,6 +322,19 @@ void t.test('slots go by name: a reload that passes a name on passes no breaker 
   t.end();
 });
 
+void t.test('an upstream that a reload has renamed is logged by its new name', (t) => {
+  const first = target('old', 1, 1, { breakerFailuresMax: 1 });
+  const { balancer, log } = balancerOf([first]);
+  balancer.replace([{ ...first, name: 'new' }]);
+  balancer.take(NONE, ACCOUNT)!.releaseFailed(bad);
+  balancer.reset(undefined);
+  t.same(
+    log.lines.map(({ fields }) => fields.subject),
+    ['new', 'new'],
+  );
+  t.end();
+});
+
 void t.test('a call that still runs at a removed upstream says nothing of the next one in its slot', (t) => {
   const first = target('host', 1, 1, { breakerFailuresMax: 1, key: 'one', slot: 0 });
   const second = target('host#2', 1, 1, { breakerFailuresMax: 1, key: 'two', slot: 1 });
