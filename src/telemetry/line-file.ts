@@ -9,6 +9,7 @@
  * - If a write fails within a batch, the bytes of the batch that were written are cut off the file again.
  * - A line that a crash has cut is ended by a newline before the next line is written.
  * - No failure of the file is thrown to the caller of `append`, whose call has been served.
+ * - Only regular files are renamed and removed.
  *
  * rotating-file-stream 3.2 was tried and is not used: it continues in a file that was moved away, appends to
  * a cut line, writes beyond the size, and loses all waiting lines at its first error.
@@ -48,6 +49,8 @@ export class LineFile {
   readonly #options: LineFileOptions;
   /** The open descriptor; undefined if the file is closed. */
   #file: number | undefined;
+  /** Whether the open file is a regular one. A device (/dev/null) is never renamed: others use it too. */
+  #isRegular = false;
   #fileBytes = 0;
   /** Lines that wait, oldest first. A chunk has the lines of one `append`, each with its newline. */
   #waiting: Buffer[] = [];
@@ -99,7 +102,8 @@ export class LineFile {
   /** Writes as many lines of the oldest chunk as fit the file; rotates if none fits and the file has some. */
   #writeBatch(): void {
     const [chunk] = this.#waiting as [Buffer];
-    const bytes = wholeLineBytes(chunk, this.#options.rotateBytes - this.#fileBytes);
+    const bytesMax = this.#isRegular ? this.#options.rotateBytes - this.#fileBytes : chunk.length;
+    const bytes = wholeLineBytes(chunk, bytesMax);
     if (bytes === 0 && this.#fileBytes > 0) {
       this.#rotate();
       return;
@@ -151,6 +155,7 @@ export class LineFile {
     const stat = fstatSync(file);
     // A pipe cannot be rotated, and a pipe that nobody reads would block this thread.
     if (stat.isFIFO()) throw new Error('the path must be that of a file: it is a pipe');
+    this.#isRegular = stat.isFile();
     this.#fileBytes = stat.size;
     if (this.#fileBytes === 0) return;
     const lastByte = Buffer.alloc(1);

@@ -2,12 +2,14 @@
 import { execFileSync } from 'node:child_process';
 import {
   existsSync,
+  lstatSync,
   mkdirSync,
   readFileSync,
   readdirSync,
   renameSync,
   rmSync,
   statSync,
+  symlinkSync,
   truncateSync,
   writeFileSync,
 } from 'node:fs';
@@ -227,5 +229,19 @@ void t.test('a pipe is named as what it is, and holds up nothing; the null devic
   }
   t.equal(texts.length, 1, 'once');
   t.match(texts[0], /must be that of a file/);
+  t.end();
+});
+
+void t.test('a device is never renamed, however many lines it takes', (t) => {
+  const folder = t.testdir();
+  const path = join(folder, 'usage');
+  // A link, because a test must not risk the device itself.
+  symlinkSync('/dev/null', path);
+  const file = open(path, { rotateBytes: 100 });
+  for (let append = 0; append < 3; append++) file.append(numbered(0, 50));
+  file.close();
+  t.same(readdirSync(folder), ['usage']);
+  t.ok(lstatSync(path).isSymbolicLink());
+  t.same(noted, []);
   t.end();
 });
