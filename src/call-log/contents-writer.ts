@@ -9,7 +9,8 @@
  * then reads the whole segment, some 16 MiB at most.
  *
  * Must hold:
- * - Secrets in a text are masked before the text is on disk.
+ * - Secrets in a text are masked before the text is on disk. Bytes in which no text was found, as after
+ *   contents that are cut, are not written (test/unit/call-log/contents-writer.test.ts).
  * - Index entries are in the order of their offsets and leave out no call, because `findByIndex` takes the
  *   next entry's offset for the end of a call.
  * - A change of the layout needs another CONTENTS_START, because files of earlier versions are read.
@@ -78,21 +79,25 @@ export class ContentsWriter extends SegmentWriter<WrittenBlock> {
   }
 
   /**
-   * Appends contents of calls, one after the other, which must be whole: no secret is masked after contents
-   * that are cut. Overwrites secrets in `bytes`, and keeps `bytes` until they are written: the caller must
-   * not use them again. Never throws if the disk fails.
+   * Appends contents of calls, one after the other. Leaves out contents that are cut, and all after them.
+   * Overwrites secrets in `bytes`, and keeps `bytes` until they are written: the caller must not use them
+   * again. Never throws if the disk fails.
    */
   append(bytes: Uint8Array): void {
     const data = asBuffer(bytes);
     this.#mask.renew(this.#clock.monotonicMs());
+    /** How many bytes were masked: no others are written. */
+    let maskedBytes = 0;
     for (const offset of offsetsOf(data, 0)) {
       const [requestAt, responseAt, end] = textBoundsAt(data, offset);
       this.#mask.hide(data, requestAt, responseAt);
       this.#mask.hide(data, responseAt, end);
       this.#batchCount += 1;
+      maskedBytes = end;
     }
-    this.#batch.push(data);
-    this.#batchBytes += data.length;
+    if (maskedBytes === 0) return;
+    this.#batch.push(data.subarray(0, maskedBytes));
+    this.#batchBytes += maskedBytes;
     if (this.#batchBytes >= CONTENTS_BATCH_BYTES) this.flush();
     else this.flushLater();
   }

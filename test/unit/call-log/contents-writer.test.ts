@@ -178,6 +178,35 @@ void t.test('a key of a provider is unreadable wherever it stands', async (t) =>
   writer.close();
 });
 
+void t.test('of contents that are cut nothing is written, because nothing in them is masked', async (t) => {
+  const folder = t.testdir();
+  const secret = 'provider-secret-1234';
+  const writer = new ContentsWriter({
+    dataPath: folder,
+    retention: RETENTION,
+    secrets: () => [secret],
+    clock: new SystemClock(),
+    log,
+  });
+  const text = Buffer.from(`before ${secret} after`);
+  const clipped = { bytes: text, bytesInAll: text.length };
+  const packed = (call: number): Buffer =>
+    packContents({ ...contents(call), request: clipped, response: clipped });
+  for (let cut = 0; cut < packed(2).length; cut++) {
+    writer.append(packed(1).subarray(0, cut));
+    writer.append(Buffer.concat([packed(1), packed(2).subarray(0, cut)]));
+  }
+  writer.append(packed(3));
+  writer.close();
+  const written = readdirSync(join(folder, 'contents')).map((name) =>
+    readFileSync(join(folder, 'contents', name), 'latin1'),
+  );
+  t.notMatch(written.join(), secret);
+  const reader = new ContentsReader(folder);
+  t.ok(await reader.find('req_abcdefgh-1'));
+  t.ok(await reader.find('req_abcdefgh-3'), 'what follows is found');
+});
+
 void t.test('a key that is no secret changes nothing', async (t) => {
   const folder = t.testdir();
   // A server that wants no key gets any. A search for stars would find what it has just written.
