@@ -42,8 +42,9 @@
  * Must hold:
  * - Later versions read these files, so a change of the bytes needs another MAGIC
  *   (test/unit/call-log/call-log.test.ts).
- * - A damaged block is left out whole, by its CRC-32. Nothing else protects the decoding, whose loops would
- *   not end past the bytes.
+ * - A damaged block is left out whole, by its CRC-32. If a block with the right CRC-32 has wrong numbers all
+ *   the same, decoding throws at the end of the bytes and does not go on for ever, on a main thread
+ *   (test/unit/call-log/call-block.test.ts).
  * - In the object literals of `recordOf` and VariableReader the properties stand in the order of the bytes,
  *   because each is read as it is evaluated.
  *
@@ -282,7 +283,8 @@ class VariableReader {
   number(): number {
     let value = 0;
     for (let factor = 1; ; factor *= 0x80) {
-      const byte = this.#data[this.#at++]!;
+      const byte = this.#data[this.#at++];
+      if (byte === undefined) throw new Error('a block of the call log ends within a call');
       value += (byte & 0x7f) * factor;
       if (byte < 0x80) return value;
     }
