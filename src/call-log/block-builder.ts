@@ -108,8 +108,8 @@ export class BlockBuilder {
     return this.#count;
   }
 
-  /** Whether `take` must come before the next call. The last call may make the block exceed BLOCK_BYTES. */
-  get isFull(): boolean {
+  /** The last call may make the block exceed BLOCK_BYTES, for which the buffers have CALL_BYTES_MAX more. */
+  get #isFull(): boolean {
     const bytes = this.#count * FIXED_BYTES + this.#variableBytes + this.#names.bytes;
     return bytes >= BLOCK_BYTES - FIXED_BYTES || this.#names.size >= NAMES_FULL;
   }
@@ -120,8 +120,12 @@ export class BlockBuilder {
     this.#quotaTexts.fill(0);
   }
 
-  /** Adds a call. The block must not be full, for `addPlain` too: neither checks whether there is space. */
-  add(call: CallRecord): void {
+  /**
+   * Adds a call. Returns false, and adds nothing, if the block is full: then `take` must come first. An empty
+   * block is never full. `addPlain` does the same.
+   */
+  add(call: CallRecord): boolean {
+    if (this.#isFull) return false;
     // Where the call's fixed part begins, in words of 64, 32 and 16 bits. In `addPlain` too.
     const at64 = (this.#count * FIXED_BYTES) >> 3;
     const at32 = at64 << 1;
@@ -160,10 +164,12 @@ export class BlockBuilder {
       this.#putNumber(usage.reasoningTokens);
     }
     this.#putDetails(call);
+    return true;
   }
 
   /** Adds a plain call of the listener of that index. Reads the call ring itself and makes no CallRecord. */
-  addPlain(call: PlainCall, listener: number): void {
+  addPlain(call: PlainCall, listener: number): boolean {
+    if (this.#isFull) return false;
     const { ints, floats, amounts, first64 } = call;
     const first32 = first64 << 1;
     const at64 = (this.#count * FIXED_BYTES) >> 3;
@@ -208,6 +214,7 @@ export class BlockBuilder {
     at = putNumber(bytes, at, ints[first32 + ring.PLAIN_ATTEMPT_START]!);
     at = putNumber(bytes, at, ints[first32 + ring.PLAIN_ATTEMPT_US]!);
     this.#variableBytes = this.#putPlainQuotas(call, at);
+    return true;
   }
 
   /** Writes the quotas at `start`. Returns the offset after them. */

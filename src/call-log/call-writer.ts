@@ -43,9 +43,11 @@ export class CallWriter extends SegmentWriter<Block> implements CallSink {
   }
 
   append(call: CallRecord): void {
-    // Full blocks are written at once, because BlockBuilder has no space for one more call.
-    if (this.#builder.isFull) this.flush();
-    this.#builder.add(call);
+    if (!this.#builder.add(call)) {
+      // A full block is written at once. `flush` takes it also if the disk fails, so there is space now.
+      this.flush();
+      this.#builder.add(call);
+    }
     this.flushLater();
   }
 
@@ -59,8 +61,10 @@ export class CallWriter extends SegmentWriter<Block> implements CallSink {
 
   /** Appends a plain call of the listener of that index. */
   appendPlain(call: PlainCall, listener: number): void {
-    if (this.#builder.isFull) this.flush();
-    this.#builder.addPlain(call, listener);
+    if (!this.#builder.addPlain(call, listener)) {
+      this.flush();
+      this.#builder.addPlain(call, listener);
+    }
     this.flushLater();
   }
 
