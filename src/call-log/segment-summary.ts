@@ -33,8 +33,8 @@ export const SUMMARY_BYTES_MAX = 32_768;
 
 /** The JSON of a summary, as the header describes it. */
 type SummaryJson = [
-  firstMs: number,
-  lastMs: number,
+  firstMs: number | null,
+  lastMs: number | null,
   runs: readonly (readonly [prefix: string, first: number, last: number, extents?: number[]])[] | null,
 ];
 
@@ -109,7 +109,7 @@ export class SegmentSummary {
     return extents;
   }
 
-  /** Returns a multiple of 8 bytes. At least one call must have been added. */
+  /** Returns a multiple of 8 bytes. Without a call the times are null in the JSON, which `parse` rejects. */
   toBytes(): Buffer {
     const runs = [...this.#runs!].map(([prefix, extents]) => {
       const numbersOf = (field: number): number[] =>
@@ -132,7 +132,10 @@ export class SegmentSummary {
     return bytes;
   }
 
-  /** Reads the summary at the end of `bytes`, which end at the index's tail. Undefined without a summary. */
+  /**
+   * Reads the summary at the end of `bytes`, which end at the index's tail. Returns undefined without one, or
+   * if the segment has no call, as after a disk that took the start of a segment and no block.
+   */
   static parse(bytes: Buffer): SegmentSummary | undefined {
     const foot = bytes.length - FOOT_BYTES;
     if (foot < 0 || bytes.readUInt32LE(foot) !== MAGIC) return undefined;
@@ -141,6 +144,7 @@ export class SegmentSummary {
     const text = bytes.subarray(foot - length, foot);
     if (crc32(text) !== bytes.readUInt32LE(foot + 8)) return undefined;
     const [firstMs, lastMs, runs] = JSON.parse(text.toString()) as SummaryJson;
+    if (firstMs === null || lastMs === null) return undefined;
     const summary = new SegmentSummary();
     summary.firstMs = firstMs;
     summary.lastMs = lastMs;

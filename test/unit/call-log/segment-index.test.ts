@@ -12,6 +12,7 @@ import {
   pairHash,
   requestHash,
   SegmentIndex,
+  TAIL_BYTES,
 } from '#src/call-log/segment-index.js';
 import { SegmentSummary, SUMMARY_BYTES_MAX } from '#src/call-log/segment-summary.js';
 import { randomBelow, randomOf, newSeed } from '../../support/random.js';
@@ -190,3 +191,13 @@ void t.test('a summary that is too long, or of an earlier version, tells only wh
   );
   t.end();
 });
+
+void t.test(
+  'a segment without a call has no extents, and no times that a search could take for some',
+  (t) => {
+    const bytes = new SegmentIndex().toBytes(8);
+    t.same(extentsOf(bytes), []);
+    t.equal(SegmentSummary.parse(bytes.subarray(0, -TAIL_BYTES)), undefined);
+    t.end();
+  },
+);
