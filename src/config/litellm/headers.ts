@@ -47,11 +47,12 @@ export function headersOf(
   variables: Variables,
 ): ImportedHeaders {
   let betas: readonly string[] | undefined;
-  const headers: Record<string, string> = {};
+  /** By the names in lower case: what an operator wrote as name, and the value. */
+  const headers = new Map<string, readonly [name: string, value: string]>();
   // Adds the header that `map` has under `name`, or a remark on it.
   const add = (map: ImportMap, name: string, header: string, value: string): void => {
-    const isThere = Object.keys(headers).some((other) => other.toLowerCase() === header.toLowerCase());
     const variableName = secretNameOf(modelName, header);
+    const isThere = headers.has(header.toLowerCase());
     const problem = isThere ? 'a header that is given twice' : problemOf(header, value, context);
     if (problem !== undefined) {
       map.remark(name, problem);
@@ -61,7 +62,7 @@ export function headersOf(
       ? secretOf(map, name, value, variableName, variables)
       : variables.text(value);
     if (text === undefined) map.remark(name, 'a word that stands for no secret: the header was left out');
-    else headers[header] = text;
+    else headers.set(header.toLowerCase(), [header, text]);
   };
   const extra = params.map('extra_headers');
   for (const name of extra.unread) {
@@ -78,7 +79,7 @@ export function headersOf(
     const organization = context.parameter('organization');
     if (organization !== undefined) add(params, 'organization', 'openai-organization', organization);
   }
-  return { headers, betas };
+  return { headers: Object.fromEntries(headers.values()), betas };
 }
 
 /** Returns why the header cannot be carried over; undefined if it can. A secret's value is not checked. */

@@ -26,3 +26,13 @@ void t.test('a header that is not carried over has a remark, and the others pass
   t.notMatch(lines.join(), /config check|Équipe/);
   t.end();
 });
+
+void t.test('a header with the name of a member of every object', (t) => {
+  // An object literal would take the first name for the prototype.
+  const names = ['__proto__', 'constructor', 'toString'];
+  const headers = Object.fromEntries(names.map((name) => [name, 'x']));
+  const { upstreams, lines } = imported(t, { model: 'openai/o', extra_headers: headers });
+  t.same(Object.entries(upstreams[0]!.headers), Object.entries(headers));
+  t.notMatch(lines.join(), /extra_headers|config check/);
+  t.end();
+});
