@@ -1,6 +1,6 @@
 /** Events that differ in their text and their counts alone are known without parsing, and no others. */
 import t from 'tap';
-import { TextTemplate } from '#src/providers/gemini/stream.js';
+import { TextTemplate } from '#src/providers/gemini/text-template.js';
 
 const event = (text: string, tokens = '1', more = ''): string =>
   `{"candidates": [{"content": {"parts": [{"text": "${text}"}],"role": "model"},"index": 0}],"usageMetadata": {"promptTokenCount": 5,"candidatesTokenCount": ${tokens},"candidatesTokensDetails": [{"modality": "TEXT","tokenCount": ${tokens}}]}${more},"modelVersion": "m"}`;
