@@ -1,6 +1,6 @@
 /** A call with a credential of the gateway: a 401 is reported, and an error's body names no credential. */
 import t from 'tap';
-import { RenewedCredentialHandler } from '#src/providers/provider-client.js';
+import { RenewedCredentialHandler } from '#src/providers/renewed-credential-handler.js';
 import type { Credential, Credentials } from '#src/providers/provider.js';
 
 const CREDENTIAL: Credential = { kind: 'bearer', token: 'eyJ-secret' };

@@ -1,6 +1,6 @@
 /** What a worker does with credentials: which it uses, what it reports, what it cleans away. */
 import t from 'tap';
-import { RenewedCredentialHandler } from '#src/providers/provider-client.js';
+import { RenewedCredentialHandler } from '#src/providers/renewed-credential-handler.js';
 import type { Credential } from '#src/providers/provider.js';
 import { CredentialTable } from '#src/upstream/credential-table.js';
 
