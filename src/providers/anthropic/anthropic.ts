@@ -10,7 +10,7 @@
  * Must hold: `headersOf` compares all that headers are made of before it reuses them
  * (test/unit/providers/anthropic/request.test.ts). In a cloud's body all members but REMOVED_MEMBERS and
  * `alsoRemoved` stay byte for byte as the caller wrote them
- * (test/unit/providers/bedrock/bedrock.claude.test.ts).
+ * (test/unit/providers/bedrock/claude.test.ts).
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { exactJsonText } from '../../core/exact-json.js';

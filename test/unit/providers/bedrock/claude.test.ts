@@ -1,5 +1,5 @@
 import t from 'tap';
-import { claudeRequest, ClaudeStream, readCount } from '#src/providers/bedrock/bedrock.js';
+import { claudeRequest, ClaudeStream, readCount } from '#src/providers/bedrock/claude.js';
 import type { ProviderCall } from '#src/providers/provider.js';
 import { event, message } from '../../../support/bedrock.js';
 
