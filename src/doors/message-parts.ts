@@ -1,8 +1,8 @@
 /**
- * Hides what servers with OpenAI's protocol do differently in chat completions. from-chat.ts,
- * message-stream.ts and response-stream.ts read texts, thoughts and tool calls of a message or a delta with
- * this file. For requests the two to-chat.ts join system messages, and write earlier thoughts as some servers
- * want them. No I/O; upstream worker, or for requests a counter thread if the body is large.
+ * Hides where servers with OpenAI's protocol have texts and thoughts in chat completions. from-chat.ts,
+ * message-stream.ts and response-stream.ts read a message or a delta with this file. For requests the two
+ * to-chat.ts join system messages, and write earlier thoughts as some servers want them. No I/O; upstream
+ * worker, or for requests a counter thread if the body is large.
  *
  * Where servers put thoughts:
  *
@@ -12,18 +12,9 @@
  *                              is a list of texts, before those of type `text` (docs.mistral.ai, page
  *                              "Reasoning", read 2026-11). A stream goes on with plain texts after them
  *
- * How the pieces of a tool call come, of which OpenAI sends id and name with the first alone:
- *
- *     DashScope, DeepSeek         repeat id and name as empty texts with each piece; SGLang as null
- *     Command-A on vLLM, vmlx     send the name after the first piece
- *     lmdeploy                    gives every tool call the index 0
- *     others                      repeat id and name; send whole calls without an index, or without an id
- *
- * Must hold: no text is both content and a thought, and no system text is lost
- * (test/unit/doors/message-parts.test.ts); pieces of one tool call become one call, and those of two calls
- * two (test/unit/doors/messages/messages-dialect.test.ts, test/unit/doors/responses/response-stream.test.ts).
+ * Must hold: no text is both content and a thought, and no system text is lost.
  */
-import { isRecord, type Members, membersOf } from '../core/json.js';
+import { isRecord, type Members } from '../core/json.js';
 
 // Readers of one part of a content, for `joined`. Each returns undefined for a part of another type.
 const textIn = (part: Members): unknown => part.text;
@@ -87,63 +78,4 @@ function joined(parts: unknown, textOfPart: (part: Members) => unknown): string 
     if (typeof text === 'string') texts += text;
   }
   return texts;
-}
-
-/** A tool call, as far as its pieces have come. `id` and `name` are undefined until a piece has them. */
-export interface ToolCallSoFar {
-  id: string | undefined;
-  name: string | undefined;
-  /** The arguments so far, as JSON text. */
-  json: string;
-}
-
-interface CallPiece extends Readonly<ToolCallSoFar> {
-  readonly index: number | undefined;
-}
-
-/**
- * Reads an element of `tool_calls` of a delta, or of a whole message. The arguments may be an object: then
- * they are whole.
- */
-export function toolCallPieceOf(call: Members): CallPiece {
-  const calledFunction = isRecord(call.function) ? call.function : membersOf(call.custom);
-  const args = calledFunction.arguments ?? calledFunction.input;
-  return {
-    id: nonEmptyText(call.id),
-    name: nonEmptyText(calledFunction.name),
-    json: isRecord(args) ? JSON.stringify(args) : (nonEmptyText(args) ?? ''),
-    index: typeof call.index === 'number' ? call.index : undefined,
-  };
-}
-
-/**
- * Whether a piece begins a tool call other than `call`. The caller has checked that both have the same index,
- * or that the piece has none. If both have ids, a piece with another id begins a call; at the same index it
- * must have a name as well. If neither `call` has an id nor the piece an index, a second name begins a call.
- * Any other piece belongs to `call`: servers repeat the name of a call.
- */
-export function beginsOtherToolCall({ id, name, index }: CallPiece, call: ToolCallSoFar): boolean {
-  if (id !== undefined && call.id !== undefined)
-    return id !== call.id && (name !== undefined || index === undefined);
-  return index === undefined && call.id === undefined && name !== undefined && call.name !== undefined;
-}
-
-/** Adds a piece of the same call (`beginsOtherToolCall`) to `call`. The first id and the first name stay. */
-export function addPiece(call: ToolCallSoFar, piece: CallPiece): void {
-  call.id ??= piece.id;
-  call.name ??= piece.name;
-  call.json += piece.json;
-}
-
-/**
- * Whether the tool call can be sent to a client: its name has come, and its id as well. If arguments have
- * come before an id, the server sends no id.
- */
-export function canSendToolCall({ id, name, json }: ToolCallSoFar): boolean {
-  return name !== undefined && (id !== undefined || json !== '');
-}
-
-/** Also undefined for an empty text, which some servers send for a member that an earlier piece had. */
-function nonEmptyText(value: unknown): string | undefined {
-  return typeof value === 'string' && value !== '' ? value : undefined;
 }

@@ -14,14 +14,14 @@ import { isRecord, type Members } from '../../core/json.js';
 import { sseEvent } from '../../protocol/sse.js';
 import { ProviderError } from '../../providers/provider.js';
 import type { DoorCall, DoorStream } from '../door.js';
+import { thoughtsOf } from '../message-parts.js';
 import {
-  thoughtsOf,
   addPiece,
-  canSendToolCall,
   beginsOtherToolCall,
+  canSendToolCall,
   toolCallPieceOf,
   type ToolCallSoFar,
-} from '../message-parts.js';
+} from '../tool-call-pieces.js';
 import {
   messageIdOf,
   stopReasonOf,
@@ -45,7 +45,7 @@ export class MessageWriter implements DoorStream {
   #toolIndex = -1;
   /** The open tool call, or the last one. */
   #toolCall: ToolCallSoFar = { id: undefined, name: undefined, json: '' };
-  /** Whether the tool call is open, while its block waits for `canSendToolCall` (message-parts.ts). */
+  /** Whether the tool call is open, while its block waits for `canSendToolCall`. */
   #isToolPending = false;
   /** The ids of the tool calls before `#toolCall`; an entry is undefined for a call without an id. */
   #earlierIds: (string | undefined)[] | undefined;

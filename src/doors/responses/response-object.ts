@@ -10,7 +10,7 @@
  */
 import { isRecord, type Members, membersOf } from '../../core/json.js';
 import type { DoorCall } from '../door.js';
-import type { ToolCallSoFar } from '../message-parts.js';
+import type { ToolCallSoFar } from '../tool-call-pieces.js';
 
 /** The members that are known from the first chunk on. */
 export interface ResponseHead {

@@ -18,14 +18,8 @@
 import { isRecord, type Members } from '../../core/json.js';
 import { sseEvent } from '../../protocol/sse.js';
 import type { DoorCall, DoorStream } from '../door.js';
-import {
-  textOf,
-  thoughtsOf,
-  addPiece,
-  canSendToolCall,
-  beginsOtherToolCall,
-  toolCallPieceOf,
-} from '../message-parts.js';
+import { textOf, thoughtsOf } from '../message-parts.js';
+import { addPiece, beginsOtherToolCall, canSendToolCall, toolCallPieceOf } from '../tool-call-pieces.js';
 import { encryptedContent } from './encrypted-content.js';
 import { namesByFlatName } from './tool-names.js';
 import {
