@@ -104,7 +104,7 @@ export class LeasedStocks extends Stocks {
       const taken = periodsSince(current, countedPeriod) > 0 ? 0 : amountIn(current);
       if (taken >= limit || taken + amount > limit) return undefined;
       setStock(next, countedPeriod, taken + amount);
-      if (!words.exchange(stock, current, next)) continue;
+      if (!words.compareExchange(stock, current, next)) continue;
       // If the main thread has lowered `granted` meanwhile, the amount goes back.
       this.#granted.load(lease + GRANTED, after);
       if (periodsSince(after, countedPeriod) !== 0 || amountIn(after) < taken + amount) {

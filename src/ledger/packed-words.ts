@@ -4,7 +4,7 @@
  * files that walk over masks use `lowestBitOf`. Any thread.
  *
  * A word is handled as two halves of 32 bits, which are numbers: an atomic load and an exchange take 41 ns
- * with BigInts, `glance` and `exchange` 17 ns (V8 11.3), because most of the time goes into making the
+ * with BigInts, `glance` and `compareExchange` 17 ns (V8 11.3), because most of the time goes into making the
  * BigInts.
  *
  * `glance` is no atomic load: the two halves may be of different moments. A glance is safe before an
@@ -26,6 +26,12 @@ invariant(endianness() === 'LE', 'the low half of a word comes first');
 
 const TWO_32 = 2 ** 32;
 
+/**
+ * How many of the 64 bits the head has: 11 in stocks.ts, 22 in token-window.ts. A type, because these shifts
+ * are wrong for 0 or for 32 and more: JavaScript shifts by the number modulo 32.
+ */
+export type HeadBits = 11 | 22;
+
 /** The two halves, signed, of a word as it was read or is to be written. */
 export interface Halves {
   low: number;
@@ -45,20 +51,24 @@ export function numberOf(word: bigint): number {
   return halves[1]! * TWO_32 + (halves[0]! >>> 0);
 }
 
-/** Sets `into` to `head` modulo 2^headBits, above `amount` (not negative, within the other bits). */
-export function pack(into: Halves, headBits: number, head: number, amount: number): void {
+/**
+ * Sets `into` to `head` modulo 2^headBits, above `amount`, which is not negative. An amount that needs more
+ * than the other bits loses its high bits: AMOUNT_MAX of stocks.ts keeps amounts below that, and
+ * token-window.ts counts modulo 2^42.
+ */
+export function pack(into: Halves, headBits: HeadBits, head: number, amount: number): void {
   const high = Math.floor(amount / TWO_32);
   into.low = (amount - high * TWO_32) | 0;
   into.high = (head << (32 - headBits)) | (high & (-1 >>> headBits));
 }
 
 /** The amount below the head. */
-export function amountOf({ low, high }: Halves, headBits: number): number {
+export function amountOf({ low, high }: Halves, headBits: HeadBits): number {
   return ((high << headBits) >>> headBits) * TWO_32 + (low >>> 0);
 }
 
 /** How far `head` is after the head of the word; negative if before. Right up to half of 2^headBits. */
-export function headsSince({ high }: Halves, headBits: number, head: number): number {
+export function headsSince({ high }: Halves, headBits: HeadBits, head: number): number {
   return ((head - (high >>> (32 - headBits))) << (32 - headBits)) >> (32 - headBits);
 }
 
@@ -91,7 +101,7 @@ export class PackedWords {
   }
 
   /** Atomically replaces the word by `to`. Returns false, and changes nothing, if the word is not `from`. */
-  exchange(index: number, from: Halves, to: Halves): boolean {
+  compareExchange(index: number, from: Halves, to: Halves): boolean {
     halves[0] = from.low;
     halves[1] = from.high;
     halves[2] = to.low;
@@ -115,7 +125,7 @@ export class PackedWords {
    */
   addWithin(
     index: number,
-    headBits: number,
+    headBits: HeadBits,
     head: number,
     amount: number,
     max: number,
@@ -138,9 +148,9 @@ export class PackedWords {
   /**
    * Takes `amount` (not negative) off the word by a compare-exchange, if the word has that head and as much
    * below it. Returns false, and changes nothing, if not, or if another thread changes the word meanwhile.
-   * Takes a quarter less time than `exchange`: the word is not made of halves again.
+   * Takes a quarter less time than `compareExchange`: the word is not made of halves again.
    */
-  takeOff(index: number, headBits: number, head: number, amount: number): boolean {
+  takeOff(index: number, headBits: HeadBits, head: number, amount: number): boolean {
     const word = this.#words[index]!;
     words[0] = word;
     const low = halves[0]!;

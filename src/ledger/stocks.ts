@@ -39,6 +39,8 @@
  * test/unit/ledger/quotas.test.ts, test/threads/ledger-tokens.test.ts.
  */
 import { invariant } from '../core/errors.js';
+import { LISTENERS_MAX, WORKERS_MAX } from '../core/limits.js';
+import { QUOTA_LIMITS_MAX } from '../core/quotas.js';
 import { EXCHANGES_MAX, STOCK_SETTLED } from './layout.js';
 import { ADDED, amountOf, type Halves, headsSince, MISADDED, pack, PackedWords } from './packed-words.js';
 
@@ -47,6 +49,14 @@ export const PERIOD_BITS = 11;
 export const AMOUNT_MAX = 2 ** (63 - PERIOD_BITS) - 1;
 /** The most that is added before the check: what all threads add at once must not reach the period. */
 const ADDED_MAX = 2 ** 31 - 1;
+for (const limit of Object.values(QUOTA_LIMITS_MAX)) {
+  // Spending is counted in nano-units.
+  const amount = typeof limit === 'bigint' ? Number(limit / 1_000n) : limit;
+  invariant(
+    amount + (LISTENERS_MAX + WORKERS_MAX) * ADDED_MAX < AMOUNT_MAX,
+    'a limit, and what all threads add before they check it, fit below the period',
+  );
+}
 /** A period that is this many before now, or more, looks like a later one, because numbers wrap. */
 export const PERIODS_KNOWN = 1 << (PERIOD_BITS - 1);
 
@@ -143,7 +153,7 @@ export class Stocks {
       const countedPeriod = periodsLater < 0 ? currentPeriod + 1 : currentPeriod;
       if (periodsLater >= -PERIODS_AHEAD_MAX && taken < limit && taken + amount <= limit) {
         setStock(next, countedPeriod, taken + amount);
-        if (words.exchange(stock, current, next)) {
+        if (words.compareExchange(stock, current, next)) {
           this.left = limit - taken - amount;
           return countedPeriod;
         }
@@ -237,7 +247,7 @@ export class Stocks {
       if (periodsLater === 0 || (stock !== undefined && this.#isOf(stock, period))) {
         const newAmount = (periodsLater > 0 ? 0 : amountIn(current)) + amount;
         setStock(next, period, Math.max(0, Math.min(newAmount, AMOUNT_MAX)));
-        if (words.exchange(word, current, next)) return;
+        if (words.compareExchange(word, current, next)) return;
       } else if (tries > 0) return; // after a load: the first try saw a glance
       words.load(word, current);
     }
@@ -272,7 +282,7 @@ export class Stocks {
     if (periodsSince(current, period) >= -PERIODS_AHEAD_MAX) return period;
     setStock(next, period, amountIn(current));
     // The stock first: then no call of the mistaken period begins it in `settled` again.
-    if (words.exchange(stock, current, next) && this.#hasSettled) this.#giveUpSettled(stock, period);
+    if (words.compareExchange(stock, current, next) && this.#hasSettled) this.#giveUpSettled(stock, period);
     return period;
   }
 
@@ -286,7 +296,7 @@ export class Stocks {
       // If `settled` is of an earlier period than the stock's word, its calls are over: nothing of it counts.
       const isSame = headsSince(settled, PERIOD_BITS, 0) === headsSince(current, PERIOD_BITS, 0);
       setStock(next, period, isSame ? amountIn(settled) : 0);
-      if (words.exchange(stock + STOCK_SETTLED, settled, next)) return;
+      if (words.compareExchange(stock + STOCK_SETTLED, settled, next)) return;
     }
     throw new Error('invariant broken: a stock is moved back in bounded tries');
   }

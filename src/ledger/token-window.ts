@@ -110,7 +110,7 @@ export class TokenWindow {
       this.left = limit - weight - amount;
       if (amount === 0) return true;
       addTo(this.#taken, amount, this.#next);
-      if (this.#words.exchange(takenAt(record), this.#taken, this.#next)) return true;
+      if (this.#words.compareExchange(takenAt(record), this.#taken, this.#next)) return true;
     }
     throw new Error('invariant broken: tokens are taken or rejected in bounded tries');
   }
@@ -187,7 +187,7 @@ export class TokenWindow {
     pack(word, TICK_BITS, tick, 0);
     this.#words.store(startsAt(record) + (tick % layout.TOKEN_TICKS_KEPT), word);
     Atomics.store(this.#words32, lastAt(record), tick);
-    pack(word, 0, 0, settled);
+    addTo({ low: 0, high: 0 }, settled, word);
     this.#words.store(takenAt(record) + layout.STOCK_SETTLED, word);
     this.#words.store(takenAt(record), word);
   }
@@ -261,7 +261,7 @@ export class TokenWindow {
   /** Replaces the word that `#start` holds by a tick start; false if the word has changed meanwhile. */
   #writeStart(index: number, tick: number, settled: Halves): boolean {
     pack(this.#next, TICK_BITS, tick, amountOf(settled, TICK_BITS));
-    return this.#words.exchange(index, this.#start, this.#next);
+    return this.#words.compareExchange(index, this.#start, this.#next);
   }
 
   /** Raises `last` to `tick` if it is lower. Call after the start of `tick` is written: see the header. */

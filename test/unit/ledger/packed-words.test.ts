@@ -1,5 +1,16 @@
 import t from 'tap';
-import { ADDED, MISADDED, MISSED, numberOf, PackedWords } from '#src/ledger/packed-words.js';
+import {
+  ADDED,
+  addTo,
+  amountOf,
+  headsSince,
+  lowestBitOf,
+  MISADDED,
+  MISSED,
+  numberOf,
+  pack,
+  PackedWords,
+} from '#src/ledger/packed-words.js';
 import { interruptAt } from '../../fixtures/ledger-world.js';
 import { newSeed, randomBelow } from '../../support/random.js';
 
@@ -70,5 +81,59 @@ void t.test('another thread comes between the glance and the step', (t) => {
     );
     t.same([result, words[0]], [false, later], `${name}: nothing is taken off`);
   }
+  t.end();
+});
+
+void t.test(
+  'a head and an amount are read as they were packed, and heads are compared modulo 2^bits',
+  (t) => {
+    const below = randomBelow(newSeed());
+    const word = { low: 0, high: 0 };
+    for (const headBits of [11, 22] as const) {
+      const heads = 2 ** headBits;
+      const amounts = [0, 1, 2 ** 31, 2 ** 32 - 1, 2 ** 32, 2 ** (64 - headBits) - 1];
+      for (let run = 0; run < 10_000; run++) {
+        const head = below(2 ** 31);
+        const amount = run < amounts.length ? amounts[run]! : below(2 ** 31) * below(2 ** (32 - headBits));
+        pack(word, headBits, head, amount);
+        const later = below(heads / 2);
+        if (
+          amountOf(word, headBits) !== amount ||
+          headsSince(word, headBits, head + later) !== later ||
+          headsSince(word, headBits, head - later) !== -later ||
+          headsSince(word, headBits, head + heads) !== 0
+        )
+          t.fail(`${amount} below ${head}, ${later} later`);
+      }
+      pack(word, headBits, 0, 2 ** (64 - headBits) + 8);
+      t.same([amountOf(word, headBits), headsSince(word, headBits, 0)], [8, 0], 'no amount changes the head');
+    }
+    t.end();
+  },
+);
+
+void t.test('a sum is that of 64 bits, and only a word that is as it was read is replaced', (t) => {
+  const below = randomBelow(newSeed());
+  const words = new BigInt64Array(1);
+  const packed = new PackedWords(words);
+  const [read, next, other] = [
+    { low: 0, high: 0 },
+    { low: 0, high: 0 },
+    { low: 0, high: 0 },
+  ];
+  for (let run = 0; run < 10_000; run++) {
+    const before = BigInt.asIntN(64, (BigInt(below(2 ** 31)) << 33n) + BigInt(below(2 ** 31)));
+    const amount = (below(2) === 0 ? 1 : -1) * below(2 ** 31) * 2 ** below(22);
+    const after = BigInt.asIntN(64, before + BigInt(amount));
+    words[0] = before;
+    packed.load(0, read);
+    addTo(read, amount, next);
+    if (!packed.compareExchange(0, read, next) || words[0] !== after) t.fail(`${amount} to ${before}`);
+    if (after !== before && packed.compareExchange(0, read, next)) t.fail('it was another word');
+    words[0] = before;
+    packed.add(0, amount, other);
+    if (words[0] !== after || other.low !== read.low || other.high !== read.high) t.fail(`add ${amount}`);
+  }
+  for (let bit = 0; bit < 32; bit++) t.equal(lowestBitOf((1 << bit) | (bit < 31 ? 1 << 31 : 0)), bit);
   t.end();
 });
