@@ -54,10 +54,14 @@ export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageD
   // A believed report has the tokens of the prompt, so mostly the response alone is counted. If the response
   // may repeat the prompt, echoed-prompt.ts needs the body to tell them apart.
   const needsPrompt = reported === undefined || mayLackPrompts || mayRepeatPrompt(request.door, body);
+  const { tokenizer } = route;
+  const { door } = request;
   const { thoughtsBack } = attempt.taken.target;
-  const countRequest = needsPrompt
-    ? meter.countRequest(route.tokenizer, body, request.door, mediaTokensOf(request, route), thoughtsBack)
-    : meter.countRequest(route.tokenizer, NO_PROMPT);
+  const countRequest = meter.countRequest(
+    needsPrompt
+      ? { tokenizer, door, body, mediaTokens: mediaTokensOf(request, route), thoughtsBack }
+      : { tokenizer, body: NO_PROMPT },
+  );
   return countOrEstimate(deps.count, countRequest, request.account, deps.errors).then((counted) => {
     if (disbelief !== undefined) return withinHold(counted, disbelief, request, route);
     if (reported === undefined) return counted;

@@ -103,8 +103,9 @@ class CountSession implements UpstreamSession {
     const meter = new UsageMeter();
     // Which upstream will get the prompt is not known, so the longest prompt that any of them gets counts.
     const thoughtsBack = route.targets.some((target) => target.thoughtsBack === true);
-    const prompt = largeBody ?? body;
-    const countRequest = meter.countRequest(route.tokenizer, prompt, door, mediaTokens, thoughtsBack);
+    const { tokenizer } = route;
+    const prompt = { tokenizer, door, body: largeBody ?? body, mediaTokens, thoughtsBack };
+    const countRequest = meter.countRequest(prompt);
     const { promptTokens } = await countOrEstimate(count, countRequest, account, errors);
     const response = Buffer.from(`{"input_tokens":${promptTokens}}`);
     this.#downstream.end(response, NO_USAGE, clock.monotonicMs() - startMs);

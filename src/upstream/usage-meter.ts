@@ -10,16 +10,20 @@
  * report as old (test/unit/upstream/usage-meter.test.ts). Readers call `recordText` for text that they pass
  * to `addRelayed`; call-usage.ts calls `reportSoFar` once, when no reader calls `report` any more.
  */
-import { CHAT_DOOR } from '../core/door-names.js';
 import type { Usage } from '../core/token-counts.js';
 import { addStreamTexts, keyedResponseTexts, type StreamTexts } from './chat-text.js';
-import type { Tokenizer } from './target.js';
 import type { CountRequest } from './token-count.js';
 import { Transcript } from './transcript.js';
 import { tokensOfReport, type ReportError } from './usage-shapes.js';
 
 /** A longer name of a model is not kept for the trace. */
 const MODEL_CHARS_MAX = 256;
+
+/** The part of a CountRequest that the call brings. */
+export type CountedPrompt = Pick<
+  CountRequest,
+  'tokenizer' | 'door' | 'body' | 'mediaTokens' | 'thoughtsBack'
+>;
 
 export class UsageMeter {
   readonly #transcript = new Transcript();
@@ -100,7 +104,7 @@ export class UsageMeter {
     return undefined;
   }
 
-  /** Call for each event that had text and no report. */
+  /** The report so far is old: an event had text that the client gets, and no possible report. */
   recordText(): void {
     this.#isReportOld = true;
   }
@@ -116,18 +120,8 @@ export class UsageMeter {
     this.#wholeResponse = response;
   }
 
-  /**
-   * What a counter thread needs to count this call. `body` is in the protocol of `door`; `mediaTokens` are
-   * the tokens of its media parts. `thoughtsBack`: as in CountRequest.
-   */
-  countRequest(
-    tokenizer: Tokenizer,
-    body: string | Uint8Array,
-    door = CHAT_DOOR,
-    mediaTokens = 0,
-    thoughtsBack?: boolean,
-  ): CountRequest {
-    const prompt = { tokenizer, door, body, mediaTokens, thoughtsBack };
+  /** What a counter thread needs to count `prompt` and what the client got. */
+  countRequest(prompt: CountedPrompt): CountRequest {
     const response = this.#wholeResponse;
     if (response !== undefined)
       return {

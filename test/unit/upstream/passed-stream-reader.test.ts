@@ -49,7 +49,7 @@ function read(events: readonly string[], pieceBytes = Infinity, dialect: Dialect
   const bytes = Buffer.from(events.join(''));
   for (let start = 0; start < bytes.length; start += pieceBytes)
     reader.onData(bytes.subarray(start, Math.min(bytes.length, start + pieceBytes)));
-  const { completionTokens } = countTokens(meter.countRequest('cl100k_base', '{}'));
+  const { completionTokens } = countTokens(meter.countRequest({ tokenizer: 'cl100k_base', body: '{}' }));
   return { tokens: completionTokens, relayed, isComplete };
 }
 

@@ -61,7 +61,7 @@ void t.test('the model that it names', (t) => {
 void t.test('without usage there is what the counter needs', (t) => {
   const { meter, rest } = read([Buffer.from(answerOf(undefined))]);
   t.equal(meter.reported, undefined);
-  t.equal(meter.countRequest('none', '{}').completion, rest);
+  t.equal(meter.countRequest({ tokenizer: 'none', body: '{}' }).completion, rest);
   t.end();
 });
 
@@ -83,7 +83,11 @@ void t.test('a response without text is not kept to be looked through for text',
       t.equal(meter.reported?.promptTokens, usage?.prompt_tokens);
       const before = reads;
       t.equal(meter.hasText(), false);
-      t.match(meter.countRequest('none', '{}'), { completionForm: 'none', completion: '' }, door);
+      t.match(
+        meter.countRequest({ tokenizer: 'none', body: '{}' }),
+        { completionForm: 'none', completion: '' },
+        door,
+      );
       t.equal(reads, before, `${door}: not read once more`);
     }
   const { meter } = read([Buffer.from('{"choices":[{"text":"word"}]}')], {

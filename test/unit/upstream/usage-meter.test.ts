@@ -14,11 +14,11 @@ void t.test('the last plausible report stands', (t) => {
 
 void t.test('what the counter is given', (t) => {
   const meter = new UsageMeter();
-  t.equal(meter.countRequest('none', '{}').completionForm, 'none');
+  t.equal(meter.countRequest({ tokenizer: 'none', body: '{}' }).completionForm, 'none');
   const events = Buffer.from(sse(chunkOf('hello')));
   meter.addRelayed(events);
   meter.addRelayed(events);
-  t.match(meter.countRequest('o200k_base', '{}'), {
+  t.match(meter.countRequest({ tokenizer: 'o200k_base', body: '{}' }), {
     completionForm: 'stream',
     completion: events.toString().repeat(2),
     completionBytes: 2 * events.length,
@@ -28,7 +28,7 @@ void t.test('what the counter is given', (t) => {
   const whole = new UsageMeter();
   const answer = Buffer.from(answerOf(undefined, 'hello'));
   whole.setWholeResponse(answer);
-  t.match(whole.countRequest('o200k_base', '{}'), {
+  t.match(whole.countRequest({ tokenizer: 'o200k_base', body: '{}' }), {
     completionForm: 'response',
     completion: answer.toString(),
     completionBytes: answer.length,
