@@ -258,7 +258,7 @@ process.on('message', (message: ToGateway) => {
       void gateway?.carryOut(message);
       return;
     case 'record_reload':
-      void gateway?.recordReload(message);
+      void gateway?.recordReload(message).then(() => send({ kind: 'recorded', id: message.id }));
       return;
     case 'drain':
       void drain(message);

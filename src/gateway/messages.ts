@@ -36,6 +36,7 @@
  *                                     settings or this data. It then exits with START_REJECTED_EXIT_CODE.
  *                                     The group ends too, unless other gateways serve or are to be tried
  *                            reloaded reply to `reload`
+ *                            recorded reply to `record_reload`: it is recorded, or the log says why not
  *                            ask_reload  an operator asks for a reload. Only the supervisor knows the name of
  *                                        the file and has the environment
  *
@@ -110,9 +111,14 @@ export interface PublishReset {
   readonly model: string | undefined;
 }
 
-/** A reload by a signal or by a changed file, for the record of changes. Sent to the primary alone. */
+/**
+ * A reload by a signal or by a changed file, for the record of changes. Sent to the primary alone, and again
+ * to the next primary if the process ends before it has replied.
+ */
 export interface RecordReload {
   readonly kind: 'record_reload';
+  /** The reply repeats this id. Undefined if it comes from a supervisor of a version without replies. */
+  readonly id?: number;
   readonly changes: ReloadOutcome['changes'] | undefined;
   /** As in ReloadOutcome. */
   readonly replacing: number;
@@ -236,11 +242,18 @@ export interface AskSnapshots {
   readonly accounts?: readonly string[] | undefined;
 }
 
+interface ReloadRecorded {
+  readonly kind: 'recorded';
+  /** The id of the `record_reload`; undefined if that had none. */
+  readonly id: number | undefined;
+}
+
 export type FromGateway =
   | GatewayReady
   | StartRejected
   | GatewayReloaded
   | { readonly kind: 'alive' | 'leads' }
+  | ReloadRecorded
   | GatewaySnapshot
   | AskSnapshots
   | AskReload

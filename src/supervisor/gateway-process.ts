@@ -67,6 +67,8 @@ interface GatewayCallbacks {
   onLeads(): void;
   /** The last snapshot, sent before the gateway ends. */
   onLastSnapshot(snapshot: Snapshot): void;
+  /** The gateway has dealt with the `record_reload` of this id. */
+  onRecorded(id: number | undefined): void;
   readonly requests: GatewayRequests;
 }
 
@@ -286,6 +288,9 @@ export class GatewayProcess {
         return;
       case 'reloaded':
         this.#reloads.reply(message.id, message.problems);
+        return;
+      case 'recorded':
+        this.#callbacks.onRecorded(message.id);
         return;
       case 'reading':
         if (message.id === LAST_SNAPSHOT_ID) this.#callbacks.onLastSnapshot(message.reading);

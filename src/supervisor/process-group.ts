@@ -39,6 +39,7 @@ import { GroupSnapshots } from './group-snapshots.js';
 import { callLater } from './late-timer.js';
 import { Primary } from './primary.js';
 import { type ReplacedGroup, replaceOneByOne } from './replacement.js';
+import { UnrecordedReloads } from './unrecorded-reloads.js';
 
 export class ProcessGroup {
   readonly #options: GroupOptions;
@@ -62,8 +63,7 @@ export class ProcessGroup {
    * applies settings, and a gateway that starts does not know it, so the group then sends the change again.
    */
   #logChange: LogChange = {};
-  /** Reloads that no gateway has been asked to record. Few: a reload succeeds only while gateways serve. */
-  readonly #unrecorded: RecordReload[] = [];
+  readonly #unrecorded = new UnrecordedReloads();
   /** Whether a gateway has served since the start of the group. */
   #hasServed = false;
   /** The settings of members that the replacement in progress adds; undefined if there is none. */
@@ -139,17 +139,20 @@ export class ProcessGroup {
 
   /**
    * Asks the gateway with the admin interface to record the reload among the changes of operators. If none
-   * serves now, the next that does is asked.
+   * serves now, or if that one ends before it has, the next is asked (UnrecordedReloads).
    */
-  recordReload(reload: Omit<RecordReload, 'kind'>): void {
-    this.#unrecorded.push({ kind: 'record_reload', ...reload });
+  recordReload(reload: Omit<RecordReload, 'kind' | 'id'>): void {
+    const dropped = this.#unrecorded.add(reload);
+    if (dropped !== undefined)
+      this.#options.log.error('a reload is not recorded: no gateway has done it for long', {
+        by: dropped.by,
+      });
     this.#sendUnrecorded();
   }
 
   #sendUnrecorded(): void {
     const { current } = this.#primary;
-    if (current?.isFit !== true) return;
-    for (const reload of this.#unrecorded.splice(0)) current.process?.send(reload);
+    if (current?.isFit === true && current.process !== undefined) this.#unrecorded.sendTo(current.process);
   }
 
   /** Why the gateways cannot be replaced now; undefined if they can. */
@@ -236,6 +239,7 @@ export class ProcessGroup {
         onExit: (member, process, exit) => this.#onMemberExit(member, process, exit),
         onLeads: (member) => this.#primary.onLeads(member),
         onLastSnapshot: (process, snapshot) => this.#snapshots.recordLast(process, snapshot),
+        onRecorded: (id) => this.#unrecorded.remove(id),
         onReloadRequested: (request) => this.#callbacks.onReloadRequested(request),
         onSnapshotsRequested: (kind, accounts) => this.#snapshots.collect(kind, accounts),
         onBroadcast: (message) => {
@@ -326,6 +330,8 @@ export class ProcessGroup {
   #onMemberExit(member: GroupMember, process: GatewayProcess, exit: GatewayExit): void {
     this.#snapshots.remove(process);
     this.#primary.onEnd(member, this.#members);
+    this.#unrecorded.onEnd(process);
+    this.#sendUnrecorded();
     if (this.#stopping) this.#hasFailed ||= !exit.clean;
     else if (member.isTrial) this.#forget(member);
     else if (member.isRetiring) this.#onRetired(exit);

@@ -20,6 +20,7 @@ void t.test('a fork that throws is the exit of a process that never was, after `
     },
     onLeads: () => undefined,
     onLastSnapshot: () => undefined,
+    onRecorded: () => undefined,
     onReloadRequested: () => Promise.reject(new Error('nobody asks')),
     onSnapshotsRequested: () => Promise.reject(new Error('nobody asks')),
     onBroadcast: () => undefined,

@@ -391,6 +391,25 @@ void t.test('a reload that no gateway can record is recorded by the next that se
   t.equal((await seen('record', 2)).length, 2, 'the first is not sent again');
 });
 
+void t.test(
+  'a reload that a gateway was asked to record, and has not, is recorded by the next',
+  async (t) => {
+    for (const processes of [1, 2]) {
+      const { group, seen } = await groupOf(t, processes, { workers: BEHAVIOURS.forgetful });
+      const [first] = await seen('start', processes);
+      group.recordReload({ by: 'signal', changes: [], replacing: 0 });
+      const [asked, other] = await seen('record', 2);
+      t.equal(asked!.pid, first!.pid);
+      t.not(other!.pid, first!.pid);
+      const starts = await seen('start', processes + 1);
+      process.kill(other!.pid, 'SIGKILL');
+      await seen('start', starts.length + 1);
+      group.recordReload({ by: 'watch', changes: [], replacing: 0 });
+      t.equal((await seen('record', 3)).length, 3, 'what was recorded is not asked for again');
+    }
+  },
+);
+
 void t.test('no process can be forked for the others at first: they come later', async (t) => {
   const { seen, machine } = await groupOf(t, 3, {}, (full) => (full.isFull = true));
   await seen('start', 1);
