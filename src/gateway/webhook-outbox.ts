@@ -12,8 +12,9 @@
  *     is cut by `close`               waits                     by the next outbox to open
  *
  * The pause doubles with each failure in a row, from a second to five minutes, less a random amount of up to
- * a half, but is never shorter than the receiver's Retry-After. A webhook that is a day old is given up: the
- * webhook leaves the store and is logged. A clock that is ahead for some minutes makes no webhook old.
+ * a half, but is never shorter than the receiver's Retry-After. It ends at once if a reload changes the
+ * receiver or the secret. A webhook that is a day old is given up: it leaves the store and is logged. A clock
+ * that is ahead for some minutes makes no webhook old.
  *
  * A webhook may be sent twice, with the same id: if the process dies after the receiver's response and before
  * the webhook has left the store, and while the admin interface passes from one process to another.
@@ -61,6 +62,8 @@ export class WebhookOutbox {
   #failuresInARow = 0;
   /** When the pause ends, and when the last sweep was. Both are monotonic. */
   #resumesMs = -Infinity;
+  /** The settings with which the last attempt has failed: the pause is that of their receiver and secret. */
+  #pausedSettings: Settings['notify'];
   #sweptMs = -Infinity;
   readonly #counts = { sent: 0, failedAttempts: 0, givenUp: 0 };
 
@@ -102,7 +105,7 @@ export class WebhookOutbox {
       }
     } catch (error) {
       // The store is full or read-only: the webhook stays in the store, and may be sent twice.
-      this.#pauseFor(0);
+      this.#pauseFor(0, this.#options.settings());
       this.#options.log.error('webhooks cannot be read or removed', { error: String(error) });
     } finally {
       this.#isSending = false;
@@ -110,8 +113,11 @@ export class WebhookOutbox {
   }
 
   #mayTry(): boolean {
-    const { settings, clock } = this.#options;
-    return this.#isOpen && settings()?.url !== undefined && clock.monotonicMs() >= this.#resumesMs;
+    const notify = this.#options.settings();
+    if (!this.#isOpen || notify?.url === undefined) return false;
+    if (this.#options.clock.monotonicMs() >= this.#resumesMs) return true;
+    // An operator who has mended the settings need not wait.
+    return notify.url !== this.#pausedSettings?.url || notify.secret !== this.#pausedSettings.secret;
   }
 
   /** Returns the webhook that has failed least often here, of several the oldest; undefined if none waits. */
@@ -130,11 +136,12 @@ export class WebhookOutbox {
   /** `nowMs` is by the RetentionCalendar. `#mayTry` has checked that the settings have a receiver. */
   async #attempt(webhook: WaitingWebhook, nowMs: number): Promise<void> {
     const { settings, rows, clock, log } = this.#options;
+    const notify = settings()!;
     if (nowMs - webhook.reportedMs > WEBHOOK_AGE_MS_MAX) {
       this.#giveUp(webhook, 'it is a day old');
       return;
     }
-    const { url, secret, timeout_ms: timeoutMs } = settings()!;
+    const { url, secret, timeout_ms: timeoutMs } = notify;
     const receiver = { url: url!, key: webhookKeyOf(secret!)!, timeoutMs };
     const { signal } = this.#stop;
     const sendResult = await sendWebhook(webhook, receiver, clock.wallMs(), signal);
@@ -143,11 +150,15 @@ export class WebhookOutbox {
       this.#counts.sent += 1;
       if (this.#failuresInARow > 0) log.warn('webhooks are taken again', { receiver: hostOf(url!) });
       this.#failuresInARow = 0;
-    } else if (!signal.aborted) this.#onFailure(webhook, sendResult, url!);
+    } else if (!signal.aborted) this.#onFailure(webhook, sendResult, notify);
   }
 
   /** Gives the webhook up, or pauses before the next attempt at any webhook. */
-  #onFailure(webhook: WaitingWebhook, { reason, pauseMs, rejectedForGood }: Delivery, url: string): void {
+  #onFailure(
+    webhook: WaitingWebhook,
+    { reason, pauseMs, rejectedForGood }: Delivery,
+    notify: NonNullable<Settings['notify']>,
+  ): void {
     this.#counts.failedAttempts += 1;
     if (rejectedForGood === true) {
       this.#giveUp(webhook, reason!);
@@ -157,10 +168,10 @@ export class WebhookOutbox {
     if (this.#failuresInARow === 0)
       this.#options.log.warn('a webhook was not taken; it is tried again', {
         webhook: webhook.id,
-        receiver: hostOf(url),
+        receiver: hostOf(notify.url!),
         reason,
       });
-    this.#pauseFor(pauseMs ?? 0);
+    this.#pauseFor(pauseMs ?? 0, notify);
   }
 
   #giveUp(webhook: WaitingWebhook, reason: string): void {
@@ -169,8 +180,12 @@ export class WebhookOutbox {
     this.#options.log.error('a webhook was given up', { webhook: webhook.id, reason, body: webhook.body });
   }
 
-  /** Begins the pause before the next attempt: at least `pauseMsMin`, the receiver's Retry-After. */
-  #pauseFor(pauseMsMin: number): void {
+  /**
+   * Begins the pause before the next attempt: at least `pauseMsMin`, the receiver's Retry-After. `notify`:
+   * the settings of the attempt that has failed.
+   */
+  #pauseFor(pauseMsMin: number, notify: Settings['notify']): void {
+    this.#pausedSettings = notify;
     const { clock, random } = this.#options;
     // PAUSE_MS_MAX is reached after 9 failures; 20 keeps the power finite.
     const fullMs = Math.min(PAUSE_MS_MIN * 2 ** Math.min(this.#failuresInARow, 20), PAUSE_MS_MAX);

@@ -105,6 +105,28 @@ void t.test('Retry-After is kept to', async (t) => {
   t.same(world.waiting(), []);
 });
 
+void t.test(
+  'a reload that changes the receiver or the secret ends the pause, any other does not',
+  async (t) => {
+    const world = await open(t);
+    world.tell('msg_a');
+    const { notify } = world;
+    world.receiver.replies.push({ status: 429, headers: { 'retry-after': '120' } }, { status: 500 });
+    await world.outbox.sendWaiting();
+    world.notify = { ...notify!, timeout_ms: 3_000 };
+    await world.outbox.sendWaiting();
+    t.equal(world.receiver.received.length, 1, 'the receiver is the same');
+    world.notify = { ...notify!, url: `${world.receiver.url}?other` };
+    await world.outbox.sendWaiting();
+    await world.outbox.sendWaiting();
+    t.equal(world.receiver.received.length, 2, 'another receiver, which fails too');
+    world.notify = { ...world.notify, secret: `whsec_${Buffer.alloc(32, 7).toString('base64')}` };
+    await world.outbox.sendWaiting();
+    t.equal(world.receiver.received.length, 3, 'another secret');
+    t.same(world.waiting(), []);
+  },
+);
+
 void t.test('a receiver that hangs or redirects', async (t) => {
   const world = await open(t);
   world.tell('msg_a');
