@@ -5,8 +5,8 @@
  * gateway.ts owns one Notifications, on the main thread of each gateway process.
  *
  * Must hold: every gateway process records notices, but of the processes of a host only the primary, the one
- * with the admin interface, sends webhooks; so each webhook has one sender (test/e2e/notify.test.ts; the
- * parts have unit tests of their own).
+ * with the admin interface, sends webhooks; so each webhook has one sender (test/e2e/notify.test.ts). A
+ * damaged row keeps back no notice of another account or key.
  */
 import { SystemClock } from '../core/clock.js';
 import { ProxyError } from '../core/errors.js';
@@ -15,6 +15,7 @@ import { asPicoUnits, type AccountIndex, type KeyIndex } from '../core/units.js'
 import type { AccountStatement } from '../registry/account-statement.js';
 import type { GroupStatement } from '../registry/groups.js';
 import type { Registry } from '../registry/registry.js';
+import { StoreError } from '../store/store-file.js';
 import type { Log } from '../telemetry/log.js';
 import type { WebhookCounts } from '../telemetry/metrics-source.js';
 import type { Accounting } from './accounting.js';
@@ -33,6 +34,8 @@ export class Notifications {
   readonly #options: NotificationsOptions;
   readonly #notices: QuotaNotices;
   readonly #outbox: WebhookOutbox;
+  /** The message of the damaged row that was logged last. */
+  #loggedDamage: string | undefined;
   /** For the metrics (stats.ts). This and `sharedBalances` are empty, except between `lead` and `follow`. */
   readonly groupQuotas: GroupQuotas;
   /** Undefined if nobody shares the accounts, or the metrics name none. */
@@ -53,7 +56,9 @@ export class Notifications {
         // A key without quotas has nothing to report, because balances belong to accounts.
         const keysWithQuotas = keys.filter((index) => hasQuotas(ledger.keys.limitsOf(index)));
         const keyIds = idsOf(keysWithQuotas, (index) => idNames.keyIdOf(index));
-        return accounting.service.read((registry) => usesOf(registry, accountIds, keyIds));
+        return accounting.service.read((registry) =>
+          usesOf(registry, accountIds, keyIds, (error) => this.#logDamage(error)),
+        );
       },
       rows: store.notices,
       claim: accounting.sharing.claim,
@@ -103,6 +108,13 @@ export class Notifications {
     this.#outbox.close();
   }
 
+  /** Logs a damaged row when its scope is read for the first time, not again at each flush. */
+  #logDamage({ message }: StoreError): void {
+    if (message === this.#loggedDamage) return;
+    this.#loggedDamage = message;
+    this.#options.log.error('a row is damaged: quotas of its scope are not looked at', { error: message });
+  }
+
   /** Counts of webhooks for the metrics; undefined if the settings name no receiver. */
   get webhookCounts(): WebhookCounts | undefined {
     if (this.#options.live.settings.notify?.url === undefined) return undefined;
@@ -122,23 +134,39 @@ function idsOf<Index extends AccountIndex | KeyIndex>(
 }
 
 /**
- * Reads the accounts, the keys, and all groups that the accounts are in, from one state of the registry. Only
- * a key can be missing in it: the registry deletes no account, and no group that has members or that another
- * group is in (registry/groups.ts).
+ * Reads the accounts, the keys, and all groups that the accounts are in, from one state of the registry. A
+ * scope whose row is damaged is left out and reported to `onDamage`: the scopes that are read with it must
+ * have their notices. Besides, only a key can be missing: the registry deletes no account, and no group that
+ * has members or that another group is in (registry/groups.ts).
  */
-function usesOf(registry: Registry, accountIds: readonly string[], keyIds: readonly string[]): ScopeUse[] {
-  const accounts = accountIds.map((id) => registry.accounts.find(id));
+function usesOf(
+  registry: Registry,
+  accountIds: readonly string[],
+  keyIds: readonly string[],
+  onDamage: (error: StoreError) => void,
+): ScopeUse[] {
+  const unlessDamaged = <Found>(find: () => Found): Found[] => {
+    try {
+      return [find()];
+    } catch (error) {
+      if (!(error instanceof StoreError) || error.code !== 'damaged') throw error;
+      onDamage(error);
+      return [];
+    }
+  };
+  const accounts = accountIds.flatMap((id) => unlessDamaged(() => registry.accounts.find(id)));
   const groupIds = new Set(accounts.flatMap(({ group }) => (group === undefined ? [] : [group.id])));
   const groups: GroupStatement[] = [];
   for (const id of groupIds) {
-    const group = registry.groups.find(id);
-    groups.push(group);
-    // The loop also visits the parents that it adds to the set.
-    if (group.record.parentId !== undefined) groupIds.add(group.record.parentId);
+    for (const group of unlessDamaged(() => registry.groups.find(id))) {
+      groups.push(group);
+      // The outer loop also visits the parents that are added to the set.
+      if (group.record.parentId !== undefined) groupIds.add(group.record.parentId);
+    }
   }
   return [
     ...accounts.map(accountUseOf),
-    ...keyIds.flatMap((id) => keyUseOf(registry, id) ?? []),
+    ...keyIds.flatMap((id) => unlessDamaged(() => keyUseOf(registry, id)).flatMap((use) => use ?? [])),
     ...groups.map(({ record: { id, name }, quotas }) => ({ kind: 'group' as const, id, name, quotas })),
   ];
 }
