@@ -19,7 +19,7 @@ import { StoreError } from '../store/store-file.js';
 import type { Log } from '../telemetry/log.js';
 import type { WebhookCounts } from '../telemetry/metrics-source.js';
 import type { Accounting } from './accounting.js';
-import { GroupQuotas, SharedBalances } from './gateway-metrics.js';
+import { GroupQuotas, SharedBalances } from './primary-metrics.js';
 import { QuotaNotices, type ScopeUse } from './quota-notices.js';
 import type { LiveSettings } from './reload.js';
 import { WebhookOutbox } from './webhook-outbox.js';

@@ -133,9 +133,9 @@ export interface MetricsSource {
   readonly sharing: () => SharingSnapshot | undefined;
   /** Bytes of cached responses on disk. */
   readonly cacheStoredBytes: () => number;
-  /** The groups that are nearest to a limit, at most GROUPS_SHOWN_MAX (gateway/gateway-metrics.ts). */
+  /** The groups that are nearest to a limit, at most GROUPS_SHOWN_MAX (gateway/primary-metrics.ts). */
   readonly groupQuotas: () => readonly GroupQuotaSample[];
-  /** Empty if account labels are off. At most ACCOUNT_LABELS_MAX accounts (gateway/gateway-metrics.ts). */
+  /** Empty if account labels are off. At most ACCOUNT_LABELS_MAX accounts (gateway/primary-metrics.ts). */
   readonly accounts: () => readonly AccountSample[];
 }
 

@@ -4,7 +4,7 @@ import { NO_QUOTAS } from '#src/core/quotas.js';
 import type { GroupRecord } from '#src/registry/account-record.js';
 import type { GroupStatement } from '#src/registry/groups.js';
 import type { Registry, RegistryService } from '#src/registry/registry.js';
-import { GroupQuotas, GROUPS_SHOWN_MAX } from '#src/gateway/gateway-metrics.js';
+import { GroupQuotas, GROUPS_SHOWN_MAX } from '#src/gateway/primary-metrics.js';
 
 const LIMITS = { ...NO_QUOTAS, tokensPerDay: 1_000 };
 

@@ -1,6 +1,6 @@
 /** What the metrics show of balances that several processes or hosts use, and how often they ask. */
 import t from 'tap';
-import { SharedBalances } from '#src/gateway/gateway-metrics.js';
+import { SharedBalances } from '#src/gateway/primary-metrics.js';
 import type { Registry, RegistryService } from '#src/registry/registry.js';
 
 interface Account {
