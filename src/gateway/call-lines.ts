@@ -1,8 +1,7 @@
 /**
  * Makes lines of the access log and of the usage log, and the CallRecord of an ended call, with names in
  * place of slots; and appends the lines of the usage log. gateway-logs.ts calls the functions,
- * accounting-base.ts makes IdNames and the UsageLog, store/flush.ts fills it. Main thread of a gateway
- * process.
+ * accounting-base.ts makes the UsageLog, store/flush.ts fills it. Main thread of a gateway process.
  *
  * The access log has a line for every call that ended, also for rejected ones: the members that
  * telemetry/call-record.ts describes, from `request_id` to `queued_ms`, after
@@ -26,12 +25,11 @@
  * Must hold: a line is JSON whatever names and numbers it has, and shows the values with which the call was
  * settled. No record has a caller's key or an operator's token, because logs, exports and the console show
  * records. People parse these lines, so a member keeps its name. Lines of the usage log wait for the end of
- * the flush that counts their records, unless there are more than USAGE_LINES_WAITING_MAX. Further tests:
- * test/unit/gateway/call-lines.id-names.test.ts, test/unit/gateway/gateway-logs.test.ts.
+ * the flush that counts their records, unless there are more than USAGE_LINES_WAITING_MAX. Further test:
+ * test/unit/gateway/gateway-logs.test.ts.
  */
 import { SecretMask } from '../call-log/secret-mask.js';
 import type { Settings } from '../config/schema.js';
-import type { Clock } from '../core/clock.js';
 import { DOOR_NAMES, DOOR_PATHS, statusByDoor } from '../core/door-names.js';
 import { decimalOf, PICO_PER_NANO } from '../core/money.js';
 import {
@@ -43,7 +41,7 @@ import {
   type QuotasLeft,
   scopeIndexOf,
 } from '../core/quotas.js';
-import { type AccountIndex, asGroupIndex, type GroupIndex, type KeyIndex } from '../core/units.js';
+import { asGroupIndex, type GroupIndex } from '../core/units.js';
 import type { JournalOutcome, JournalRecord } from '../ledger/journal-layout.js';
 import { USAGE_SOURCES } from '../core/token-counts.js';
 import type { UsageRowKey } from '../registry/usage-report.js';
@@ -61,6 +59,7 @@ import {
 } from '../telemetry/call-record.js';
 import { LineFile } from '../telemetry/line-file.js';
 import type { Log } from '../telemetry/log.js';
+import type { IdNames } from './id-names.js';
 
 const NO_QUOTAS: readonly QuotaLeft[] = [];
 /** The outcomes of the usage log that have a `source`. All other outcomes are error codes. */
@@ -80,75 +79,6 @@ export interface CallRecordNames extends CallNames {
   /** Returns undefined if no upstream has had the slot. */
   readonly upstreamNameOf: (upstreamSlot: number) => string | undefined;
   readonly groupNameOf: (group: GroupIndex) => string;
-}
-
-/** How many ids of each kind are cached. Beyond that the cache is emptied, and ids are read again. */
-const IDS_MAX = 100_000;
-/** The cache is emptied after this time, because a deleted key's slot may be another key's after a day. */
-const IDS_KEPT_MS = 3_600_000;
-
-interface IdSource {
-  /** Returns undefined if no account has the index. This and `findKeyId` throw what the store throws. */
-  findAccountId(account: AccountIndex): string | undefined;
-  findKeyId(key: KeyIndex): string | undefined;
-}
-
-/**
- * Ids of accounts and keys by their slots, cached in memory so that a line of a log needs no read of the
- * store. accounting-base.ts creates one, for the logs of calls and all else on the main thread.
- *
- * Must hold: each slot is looked up again every hour, because another key may get the slot of a deleted key
- * after a day (test/unit/gateway/call-lines.id-names.test.ts).
- */
-export class IdNames {
-  readonly #source: IdSource;
-  readonly #clock: Clock;
-  readonly #accounts = new Map<AccountIndex, string>();
-  readonly #keys = new Map<KeyIndex, string>();
-  /** When the cache was emptied; monotonic. */
-  #emptiedMs: number;
-
-  constructor(source: IdSource, clock: Clock) {
-    this.#source = source;
-    this.#clock = clock;
-    this.#emptiedMs = clock.monotonicMs();
-  }
-
-  /** Returns null without an id, or if the store fails: a line of a log is not worth an exception. */
-  accountIdOf(account: AccountIndex): string | null {
-    return this.#idOf(this.#accounts, account, () => this.#source.findAccountId(account));
-  }
-
-  /** Returns the id of the key that has the slot or had it last; null as `accountIdOf` does. */
-  keyIdOf(key: KeyIndex): string | null {
-    return this.#idOf(this.#keys, key, () => this.#source.findKeyId(key));
-  }
-
-  /**
-   * Empties the cache if it is older than IDS_KEPT_MS. gateway-logs.ts calls it at each drain of the call
-   * rings. If each lookup looked at the age instead, every call would cost several reads of the clock.
-   */
-  forgetOld(): void {
-    const nowMs = this.#clock.monotonicMs();
-    if (nowMs - this.#emptiedMs < IDS_KEPT_MS) return;
-    this.#emptiedMs = nowMs;
-    this.#accounts.clear();
-    this.#keys.clear();
-  }
-
-  #idOf<Index>(ids: Map<Index, string>, index: Index, find: () => string | undefined): string | null {
-    const cachedId = ids.get(index);
-    if (cachedId !== undefined) return cachedId;
-    try {
-      const id = find();
-      if (id === undefined) return null;
-      if (ids.size >= IDS_MAX) ids.clear();
-      ids.set(index, id);
-      return id;
-    } catch {
-      return null;
-    }
-  }
 }
 
 /** Returns the record of a call of the listener of that index. An id or upstream that is unknown is null. */

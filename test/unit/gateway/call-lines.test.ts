@@ -2,7 +2,8 @@
 import t from 'tap';
 import { decimalOf } from '#src/core/money.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
-import { accessLine, callRecordOf, IdNames, usageLine } from '#src/gateway/call-lines.js';
+import { accessLine, callRecordOf, usageLine } from '#src/gateway/call-lines.js';
+import { IdNames } from '#src/gateway/id-names.js';
 import { QUOTA_NAMES, QUOTA_SCOPES, quotaCode } from '#src/core/quotas.js';
 import type { JournalRecord } from '#src/ledger/journal-layout.js';
 import { violation } from '#src/protocol/request-rules.js';

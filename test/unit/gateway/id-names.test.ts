@@ -1,7 +1,7 @@
 /** Identifiers by slot: looked up once, anew after a while, and null where they cannot be read. */
 import t from 'tap';
 import { asAccountIndex, asKeyIndex } from '#src/core/units.js';
-import { IdNames } from '#src/gateway/call-lines.js';
+import { IdNames } from '#src/gateway/id-names.js';
 import { StoppedClock } from '../store/support.js';
 
 void t.test("a slot is looked up once an hour, for it may be another key's a day later", (t) => {
