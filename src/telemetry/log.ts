@@ -172,7 +172,9 @@ function openLogger(thread: string): Logger {
   };
   // By `logger`, which ignores the set level: the operator must learn that lines are missing.
   output.onResumed = (dropped) =>
-    logger('warn', 'lines were dropped: standard error was not read for a while', { dropped });
+    logger('warn', 'lines were dropped: standard error was not read, or its disk was full, for a while', {
+      dropped,
+    });
   return logger;
 }
 

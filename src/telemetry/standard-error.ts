@@ -1,6 +1,6 @@
 /**
- * Standard error as an output that never blocks. Lines that a slow reader does not take wait in memory.
- * Lines beyond a bound are dropped and counted. log.ts and the access log (gateway/gateway-logs.ts) write
+ * Standard error as an output that never blocks. Lines that a slow reader or a full disk does not take wait
+ * in memory. Lines beyond a bound are dropped and counted. log.ts and the access log (gateway-logs.ts) write
  * here. Any thread; each thread has a StandardError of its own, all on the same open file.
  *
  * Must hold (test/unit/telemetry/log.test.ts):
@@ -38,6 +38,8 @@ export const WHOLE_BYTES_MAX = 4_096;
 const PENDING_BYTES_MAX = 256 * 1024;
 /** How often the waiting bytes are tried again. */
 const RETRY_MS = 50;
+/** The codes after which a later try may succeed: a full pipe, and a full disk or quota below a file. */
+const FULL_CODES: readonly (string | undefined)[] = ['EAGAIN', 'ENOSPC', 'EDQUOT'];
 
 export class StandardError {
   readonly #descriptor: number;
@@ -97,14 +99,15 @@ export class StandardError {
   }
 
   /**
-   * Returns the bytes that were not written because the pipe is full. After any other error returns none: the
-   * reader has gone, so the bytes are dropped.
+   * Returns the bytes that were not written because the pipe or the disk is full. After any other error
+   * returns none: the reader has gone, so the bytes are dropped, and are in no count.
    */
   #tryWrite(bytes: Buffer): Buffer {
     try {
       return bytes.subarray(writeSync(this.#descriptor, bytes));
     } catch (error) {
-      return (error as NodeJS.ErrnoException).code === 'EAGAIN' ? bytes : bytes.subarray(bytes.length);
+      const isFull = FULL_CODES.includes((error as NodeJS.ErrnoException).code);
+      return isFull ? bytes : bytes.subarray(bytes.length);
     }
   }
 }

@@ -1,7 +1,8 @@
 /** The log: what a line holds, which are written, and that a reader who stops or goes holds nobody up. */
 import { execFileSync, spawn, type ChildProcess, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, constants, openSync, readSync } from 'node:fs';
+import fs, { closeSync, constants, openSync, readFileSync, readSync } from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
@@ -154,6 +155,54 @@ void t.test('what waits keeps its order and its bound', (t) => {
   );
   t.equal(numbers.length + dropped[0]!, 100);
   t.equal(numbers.length, 16 + 64, 'a pipe of 64 KiB and 256 KiB that wait');
+  t.end();
+});
+
+void t.test('a full disk costs lines beyond the bound, counted, and none is cut', (t) => {
+  const path = join(t.testdir(), 'log');
+  const file = openSync(path, 'a');
+  t.teardown(() => closeSync(file));
+  const output = new StandardError(file);
+  const dropped: number[] = [];
+  output.onResumed = (lines) => void dropped.push(lines);
+  const { writeSync } = fs;
+  const setWrite = (write: typeof writeSync): void => {
+    fs.writeSync = write;
+    syncBuiltinESMExports();
+  };
+  t.teardown(() => setWrite(writeSync));
+  let leftBytes = 0;
+  const fill = (code: string): void =>
+    setWrite(((_: number, bytes: Buffer) => {
+      if (leftBytes === 0) throw Object.assign(new Error(code), { code });
+      const count = Math.min(leftBytes, bytes.length);
+      leftBytes -= count;
+      return writeSync(file, bytes, 0, count);
+    }) as typeof writeSync);
+  const line = (at: number): Buffer => Buffer.from(`${String(at).padStart(1_023, '0')}\n`);
+  let next = 0;
+  for (const [code, bytes] of [
+    ['ENOSPC', 10],
+    ['EDQUOT', 0],
+  ] as const) {
+    // The disk may take a part of a line yet.
+    leftBytes = bytes;
+    fill(code);
+    for (let count = 0; count < 300; count++) {
+      output.write(line(next++));
+      // As the timer does.
+      output.flush();
+    }
+    setWrite(writeSync);
+    output.flush();
+  }
+  const numbers = readFileSync(path, 'utf8').split('\n').slice(0, -1).map(Number);
+  t.equal(numbers.length, 2 * 256, 'those that fit the bound');
+  t.same(
+    numbers,
+    [...Array(600).keys()].filter((at) => at % 300 < 256),
+  );
+  t.same(dropped, [300 - 256, 300 - 256]);
   t.end();
 });
 
