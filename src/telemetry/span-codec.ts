@@ -4,7 +4,7 @@
  * and 1 MB of memory in each thread.
  *
  * Must hold: a span is unpacked as it was packed, by the same version of this file: both threads are of one
- * process (test/unit/telemetry/spans.test.ts).
+ * process (test/unit/telemetry/span-outbox.test.ts).
  */
 import { Packr } from 'msgpackr';
 import type { SpanRecord } from './span-record.js';

@@ -22,10 +22,11 @@ import {
 import { SystemClock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import type { AccountIndex } from '../core/units.js';
+import { AccountIds } from './account-ids.js';
 import { LogSwitch, openLog } from './log.js';
 import type { CallView } from './call-record.js';
 import { otelLogRecordOf, otelSpanOf } from './otel-items.js';
-import { AccountIds, LogRecordExport, SpanExport } from './span-export.js';
+import { LogRecordExport, SpanExport } from './span-export.js';
 import type { FromSpanExport, SpanBatch, SpanExportInit, ToSpanExport } from './span-record.js';
 import { ExportBudget } from './span-outbox.js';
 import { ThreadHealth } from './thread-health.js';

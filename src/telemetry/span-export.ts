@@ -1,15 +1,13 @@
 /**
- * The stages of the exporting thread (span-export.thread.ts): SpanExport unpacks batches of spans.
- * AccountIds holds batches until the ids of their accounts are known. SpanExport and LogRecordExport give
- * spans and log records to a batch processor and an OTLP/HTTP exporter of the OpenTelemetry SDK. An _item_ is
- * a span or a log record. Each item is counted as exported, failed or dropped, unless the gateway ends this
- * thread before.
+ * The first and the last stage of the exporting thread (span-export.thread.ts): SpanExport unpacks batches of
+ * spans, and after account-ids.ts SpanExport and LogRecordExport give spans and log records to a batch
+ * processor and an OTLP/HTTP exporter of the OpenTelemetry SDK. An _item_ is a span or a log record.
  *
- * Must hold (test/unit/telemetry/spans.test.ts):
+ * Must hold:
+ * - Each item is counted once, as exported, failed or dropped, unless the gateway ends this thread before.
  * - Memory is bounded also if the collector does not respond.
  * - At the end a full queue is sent.
  */
-import { setTimeout as delay } from 'node:timers/promises';
 import { type ExportResult, ExportResultCode } from '@opentelemetry/core';
 import { OTLPLogExporter } from '@opentelemetry/exporter-logs-otlp-http';
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
@@ -19,11 +17,10 @@ import {
   type ReadableLogRecord,
 } from '@opentelemetry/sdk-logs';
 import { BatchSpanProcessor, type ReadableSpan, type SpanExporter } from '@opentelemetry/sdk-trace';
-import type { AccountIndex } from '../core/units.js';
 import type { Log } from './log.js';
 import { type ExportBudget, SPANS_IN_FLIGHT_MAX } from './span-outbox.js';
 import { unpackSpans } from './span-codec.js';
-import { SPAN_OF_CALL, type SpanBatch, type SpanRecord } from './span-record.js';
+import type { SpanBatch, SpanRecord } from './span-record.js';
 
 /**
  * How many items may wait for the exporter, some 2 KB each: as many as AccountIds may release at once. Spans
@@ -238,97 +235,5 @@ export class LogRecordExport extends BatchedExport<ReadableLogRecord> {
         shutdown: () => processor.shutdown(),
       };
     });
-  }
-}
-
-/** How many ids are cached. The cache is emptied before it would have more. */
-const IDS_MAX = 100_000;
-
-/**
- * Spans name accounts by index, and only the main thread can look up an account's id. So a batch waits here
- * until its ids are known.
- */
-export class AccountIds {
-  readonly #ask: (accounts: readonly AccountIndex[]) => void;
-  readonly #ready: (records: readonly SpanRecord[]) => void;
-  /** By account. Null if the main thread could not read the id when it was asked. */
-  readonly #ids = new Map<AccountIndex, string | null>();
-  /** Whether `ask` was called and its reply has not come. One request for ids runs at a time. */
-  #isAsking = false;
-  /** Batches in the order of arrival. SPANS_IN_FLIGHT_MAX bounds their spans. */
-  readonly #waiting: (readonly SpanRecord[])[] = [];
-  /** Resolves the promise that `releaseAll` waits for. */
-  #onNoneWaiting: () => void = () => undefined;
-
-  /** `ask` requests ids from the main thread; the reply goes to `onIds`. `ready` gets batches in order. */
-  constructor(
-    ask: (accounts: readonly AccountIndex[]) => void,
-    ready: (records: readonly SpanRecord[]) => void,
-  ) {
-    this.#ask = ask;
-    this.#ready = ready;
-  }
-
-  /** Returns undefined if the id could not be read, or did not come before `releaseAll` gave up. */
-  idOf(account: AccountIndex): string | undefined {
-    return this.#ids.get(account) ?? undefined;
-  }
-
-  /** Adds a batch, which goes to `ready` at once if its ids are known and no batch waits before it. */
-  add(records: readonly SpanRecord[]): void {
-    this.#waiting.push(records);
-    this.#release();
-  }
-
-  /**
-   * To be called with the reply to `ask`, which has each account that was asked for. Without a reply all
-   * batches wait, until `releaseAll`.
-   */
-  onIds(ids: readonly (readonly [AccountIndex, string | null])[]): void {
-    if (this.#ids.size + ids.length > IDS_MAX) this.#ids.clear();
-    for (const [account, id] of ids) this.#ids.set(account, id);
-    this.#isAsking = false;
-    this.#release();
-  }
-
-  /** To be called every 10 s, so that an id that could not be read is asked for again. */
-  forget(): void {
-    this.#ids.clear();
-  }
-
-  /**
-   * Resolves when no batch waits, or after `timeoutMs`: then the waiting batches go to `ready` without ids.
-   * Called once, at the end: the thread then ends by `process.exit`, so the timer need not be cleared.
-   */
-  async releaseAll(timeoutMs: number): Promise<void> {
-    const empty = new Promise<void>((resolve) => (this.#onNoneWaiting = resolve));
-    this.#release();
-    await Promise.race([empty, delay(timeoutMs)]);
-    for (const records of this.#waiting.splice(0)) this.#ready(records);
-  }
-
-  /**
-   * Gives batches to `ready`, up to the first batch with an unknown id. Asks for that batch's ids, unless a
-   * request runs already.
-   */
-  #release(): void {
-    while (this.#waiting.length > 0) {
-      const unknown = this.#unknownOf(this.#waiting[0]!);
-      if (unknown.size > 0) {
-        if (!this.#isAsking) this.#ask([...unknown]);
-        this.#isAsking = true;
-        return;
-      }
-      this.#ready(this.#waiting.shift()!);
-    }
-    this.#onNoneWaiting();
-  }
-
-  /** Returns the accounts whose ids are not cached. Only spans of calls name an account. */
-  #unknownOf(records: readonly SpanRecord[]): Set<AccountIndex> {
-    const unknown = new Set<AccountIndex>();
-    for (const record of records)
-      if (record.kind === SPAN_OF_CALL && !this.#ids.has(record.account)) unknown.add(record.account);
-    return unknown;
   }
 }

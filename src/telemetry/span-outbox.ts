@@ -8,7 +8,7 @@
  * Must hold: what a sender takes of a budget, the exporting thread gives back once (span-export.thread.ts).
  * If less is given back, senders stop for good; if more, they send without bound. So a SpanOutbox takes for a
  * batch only when the batch is packed and sent next: a thread that dies before, or cannot pack the batch, has
- * taken nothing (test/unit/telemetry/spans.test.ts). Its spans are then lost, and in no count.
+ * taken nothing. Its spans are then lost, and in no count.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { packSpans } from './span-codec.js';

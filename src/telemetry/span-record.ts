@@ -5,7 +5,7 @@
  *
  * Must hold:
  * - A span record has only what MessagePack has: text, numbers, bigints, booleans, null and arrays
- *   (test/unit/telemetry/spans.test.ts).
+ *   (test/unit/telemetry/span-outbox.test.ts).
  * - A new member is packed like any other, but is exported only if otel-items.ts makes an attribute of it
  *   (test/unit/telemetry/otel-items.test.ts).
  */

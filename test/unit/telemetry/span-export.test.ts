@@ -1,104 +1,21 @@
-/** Spans on their way: bounded whatever the exporting side does, and every one of them accounted for. */
+/** What is exported: bounded whatever the collector does, and every item of it accounted for. */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { MessageChannel, receiveMessageOnPort } from 'node:worker_threads';
 import { type ExportResult, ExportResultCode } from '@opentelemetry/core';
 import { emptyResource } from '@opentelemetry/resources';
 import type { LogRecordExporter } from '@opentelemetry/sdk-logs';
 import type { SpanExporter } from '@opentelemetry/sdk-trace';
 import t from 'tap';
-import { asAccountIndex } from '#src/core/units.js';
 import { otelSpanOf } from '#src/telemetry/otel-items.js';
-import { AccountIds, LogRecordExport, QUEUE_ITEMS_MAX, SpanExport } from '#src/telemetry/span-export.js';
-import {
-  createExportBudget,
-  ExportBudget,
-  SpanOutbox,
-  SPANS_IN_FLIGHT_MAX,
-} from '#src/telemetry/span-outbox.js';
-import { packSpans, unpackSpans } from '#src/telemetry/span-codec.js';
-import { type CallSpanRecord, SPAN_OF_CALL, type SpanBatch } from '#src/telemetry/span-record.js';
+import { LogRecordExport, QUEUE_ITEMS_MAX, SpanExport } from '#src/telemetry/span-export.js';
+import { createExportBudget, ExportBudget, SPANS_IN_FLIGHT_MAX } from '#src/telemetry/span-outbox.js';
+import { packSpans } from '#src/telemetry/span-codec.js';
+import { numberedSpan as record } from '../../support/numbered-spans.js';
 import { FakeLog } from '../../fixtures/upstream-server.js';
 
 const SPANS = 20_000;
 /** As in span-export.ts. */
 const BATCH_SPANS = 512;
-
-const record = (index: number): CallSpanRecord => ({
-  kind: SPAN_OF_CALL,
-  traceId: index.toString(16).padStart(32, '0'),
-  spanId: index.toString(16).padStart(16, '0'),
-  parentSpanId: null,
-  flags: 1,
-  traceState: '',
-  startMs: 1.5,
-  endMs: 2.25,
-  firstTokenMs: null,
-  outcome: 'ok',
-  status: 200,
-  requestId: `r-${index}`,
-  door: 'chat',
-  account: asAccountIndex(index % 3),
-  model: 'm',
-  provider: 'p',
-  stream: false,
-  answeredModel: null,
-  tokens: [1, 2, 3, 4, 5],
-  costPicoUnits: 2n ** 60n,
-  queuedMs: 0,
-});
-
-void t.test('20,000 spans that nobody reads', (t) => {
-  const { port1, port2 } = new MessageChannel();
-  const shared = createExportBudget();
-  const room = new ExportBudget(shared);
-  const outbox = new SpanOutbox({ port: port1, budget: shared }, packSpans);
-  for (let index = 0; index < SPANS; index += 1) outbox.push(record(index));
-  outbox.flush();
-  t.equal(room.counts().dropped, SPANS - SPANS_IN_FLIGHT_MAX);
-  let read = 0;
-  for (let got = receiveMessageOnPort(port2); got !== undefined; got = receiveMessageOnPort(port2)) {
-    const spans = unpackSpans((got.message as SpanBatch).bytes);
-    if (read === 0) t.same(spans[0], record(0), 'a span arrives as it was sent');
-    read += spans.length;
-    room.giveBack(spans.length);
-  }
-  t.equal(read, SPANS_IN_FLIGHT_MAX);
-  outbox.push(record(1));
-  outbox.flush();
-  t.ok(receiveMessageOnPort(port2), 'and there is room again');
-  port1.close();
-  t.end();
-});
-
-void t.test('threads that die with a batch not sent, or cannot pack one, leave the budget whole', (t) => {
-  const { port1, port2 } = new MessageChannel();
-  const shared = createExportBudget();
-  const room = new ExportBudget(shared);
-  for (let thread = 0; thread < 200; thread += 1) {
-    const dying = new SpanOutbox({ port: port1, budget: shared }, packSpans);
-    for (let index = 0; index < 100; index += 1) dying.push(record(index));
-  }
-  let packs = 0;
-  const failing = new SpanOutbox({ port: port1, budget: shared }, (spans) => {
-    packs += 1;
-    if (packs <= 200) throw new Error('cannot be packed');
-    return packSpans(spans);
-  });
-  for (let batch = 0; batch < 200; batch += 1) {
-    for (let index = 0; index < 100; index += 1) failing.push(record(index));
-    t.throws(() => failing.flush(), /cannot be packed/);
-  }
-  failing.push(record(7));
-  failing.flush();
-  const received = receiveMessageOnPort(port2)?.message as SpanBatch;
-  t.same(unpackSpans(received.bytes), [record(7)], 'what could not be packed is not tried again');
-  room.giveBack(1);
-  t.ok(room.take(SPANS_IN_FLIGHT_MAX), 'nothing is on its way');
-  t.equal(room.counts().dropped, 0);
-  port1.close();
-  t.end();
-});
 
 void t.test('batches that cannot be unpacked are counted, and leave the budget whole', (t) => {
   const room = new ExportBudget(createExportBudget());
@@ -247,36 +164,4 @@ void t.test('a full queue is sent at the end, whole', async (t) => {
   await spans.close();
   t.match(room.counts(), { exported: QUEUE_ITEMS_MAX, failed: 0, dropped: 0 });
   t.equal(requests, QUEUE_ITEMS_MAX / BATCH_SPANS);
-});
-
-void t.test('batches wait for the ids of their accounts, in order', async (t) => {
-  const asked: number[][] = [];
-  const ready: number[] = [];
-  const ids = new AccountIds(
-    (accounts) => asked.push([...accounts]),
-    (records) => ready.push(records.length),
-  );
-  ids.add([record(0), record(1)]);
-  ids.add([record(0)]);
-  ids.add([record(2), record(2), record(2)]);
-  t.same([asked, ready], [[[0, 1]], []]);
-  ids.onIds([
-    [asAccountIndex(0), 'acct_0'],
-    [asAccountIndex(1), null],
-  ]);
-  t.same(
-    [asked, ready],
-    [
-      [[0, 1], [2]],
-      [2, 1],
-    ],
-  );
-  t.same([ids.idOf(asAccountIndex(0)), ids.idOf(asAccountIndex(1))], ['acct_0', undefined]);
-  ids.onIds([[asAccountIndex(2), 'acct_2']]);
-  t.same(ready, [2, 1, 3]);
-  ids.forget();
-  ids.add([record(0)]);
-  t.same(asked.at(-1), [0], 'what was forgotten is asked again');
-  await ids.releaseAll(1);
-  t.same(ready, [2, 1, 3, 1], 'at the end they go without');
 });
