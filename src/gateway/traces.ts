@@ -25,7 +25,7 @@ import {
   type ExportCounts,
   type SpanOutlet,
 } from '../telemetry/span-outbox.js';
-import { samplingOf, type Sampling } from '../telemetry/trace-context.js';
+import { samplingOf, type Sampling } from '../telemetry/trace-sampling.js';
 
 /** How long the last export may delay the end of the gateway. */
 const CLOSE_WAIT_MS_MAX = 3_000;

@@ -20,15 +20,14 @@ import {
   checkedTraceState,
   FLAG_SAMPLED,
   FLAGS_OF_NEW_TRACE,
-  isSampled,
   newSpanId,
   newTraceId,
   parseTraceParent,
-  type Sampling,
   type TraceParent,
   traceParentText,
   UNRECORDED,
 } from '../telemetry/trace-context.js';
+import { isSampled, type Sampling } from '../telemetry/trace-sampling.js';
 import type { CallContext, Caller } from './context.js';
 import type { Settled } from './settle.js';
 

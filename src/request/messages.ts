@@ -21,7 +21,7 @@ import type { CallRingBuffer } from '../telemetry/call-ring-layout.js';
 import type { ContentsBudgetBuffer } from '../telemetry/contents-layout.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { SpanOutlet } from '../telemetry/span-outbox.js';
-import type { Sampling } from '../telemetry/trace-context.js';
+import type { Sampling } from '../telemetry/trace-sampling.js';
 import type { ContentsSettings } from './call-contents.js';
 import type { TlsFiles } from './listen-apps.js';
 

@@ -1,13 +1,9 @@
 /**
  * W3C Trace Context (https://www.w3.org/TR/trace-context/): reads the headers `traceparent` and `tracestate`,
- * makes ids of traces and spans, and decides which traces are recorded. request/call-trace.ts (listener) and
- * upstream/attempt-span.ts (upstream worker) call it, and gateway/traces.ts on the main thread. The samplers
- * are those of OTEL_TRACES_SAMPLER. The SDK's own classes are not used, because a listener decides and does
- * not load the SDK.
+ * writes them, and makes ids of traces and spans. request/call-trace.ts (listener) and
+ * upstream/attempt-span.ts (upstream worker) call it. trace-sampling.ts decides which traces are recorded.
  *
- * Must hold:
- * - An invalid header counts as not sent (test/unit/telemetry/trace-context.test.ts).
- * - The decisions are those of the SDK (test/unit/telemetry/trace-context.trace-sampling.test.ts).
+ * Must hold: an invalid header counts as not sent.
  */
 import { randomFillSync } from 'node:crypto';
 
@@ -130,67 +126,4 @@ export function checkedTraceState(text: string): string {
     members.push(member);
   }
   return members.join(',');
-}
-
-/** Which traces are recorded. */
-export interface Sampling {
-  /** Whether the decision of the caller's `traceparent` is kept, if the caller sent one. */
-  readonly parentBased: boolean;
-  /** Share of all other traces that is recorded, 0 to 1. */
-  readonly ratio: number;
-}
-
-/** The largest 32-bit number. */
-const WORD_MAX = 0xffff_ffff;
-
-/**
- * Returns whether to record a call. All services with the same ratio record the same traces, because only the
- * trace's id decides. Takes 0.1 µs.
- */
-export function isSampled(
-  { parentBased, ratio }: Sampling,
-  traceId: string,
-  parent: TraceParent | undefined,
-): boolean {
-  if (parentBased && parent !== undefined) return (parent.flags & FLAG_SAMPLED) !== 0;
-  if (ratio >= 1) return true;
-  return ratio > 0 && foldedWord(traceId) < Math.floor(ratio * WORD_MAX);
-}
-
-/** Folds the four words of the id into one, as the SDK's TraceIdRatioBasedSampler does. */
-function foldedWord(traceId: string): number {
-  let word = 0;
-  for (let start = 0; start < traceId.length; start += 8)
-    word ^= parseInt(traceId.slice(start, start + 8), 16);
-  return word >>> 0;
-}
-
-/**
- * Returns the sampling that the environment asks for. As in the OpenTelemetry specification, an unknown name
- * is `parentbased_always_on` and an invalid ratio is 1. `problem` is then the message for the operator;
- * undefined if the environment is valid.
- */
-export function samplingOf(env: NodeJS.ProcessEnv): {
-  readonly sampling: Sampling;
-  readonly problem?: string;
-} {
-  const name = (env.OTEL_TRACES_SAMPLER ?? '').trim() || 'parentbased_always_on';
-  const parentBased = name.startsWith('parentbased_');
-  switch (parentBased ? name.slice('parentbased_'.length) : name) {
-    case 'always_on':
-      return { sampling: { parentBased, ratio: 1 } };
-    case 'always_off':
-      return { sampling: { parentBased, ratio: 0 } };
-    case 'traceidratio': {
-      const text = (env.OTEL_TRACES_SAMPLER_ARG ?? '').trim();
-      const ratio = text === '' ? 1 : Number(text);
-      if (ratio >= 0 && ratio <= 1) return { sampling: { parentBased, ratio } };
-      const problem = `OTEL_TRACES_SAMPLER_ARG must be a number from 0 to 1, got ${text}; all are sampled`;
-      return { sampling: { parentBased, ratio: 1 }, problem };
-    }
-    default: {
-      const problem = `OTEL_TRACES_SAMPLER must be always_on, always_off, traceidratio, or one of them after parentbased_, got ${name}; parentbased_always_on is used`;
-      return { sampling: { parentBased: true, ratio: 1 }, problem };
-    }
-  }
 }

@@ -1,7 +1,8 @@
 import { ROOT_CONTEXT } from '@opentelemetry/api';
 import { SamplingDecision, TraceIdRatioBasedSampler } from '@opentelemetry/sdk-trace';
 import t from 'tap';
-import { isSampled, newSpanId, newTraceId, samplingOf } from '#src/telemetry/trace-context.js';
+import { newSpanId, newTraceId } from '#src/telemetry/trace-context.js';
+import { isSampled, samplingOf } from '#src/telemetry/trace-sampling.js';
 
 void t.test('the same traces are sampled as by the SDK', (t) => {
   const ids = Array.from({ length: 2_000 }, newTraceId);
