@@ -28,7 +28,7 @@ import type { AccountIndex } from '../core/units.js';
 import type { AskReply, Question, Withdrawal } from '../core/ask-port.js';
 import { createPool } from './thread-pool.js';
 import { COUNTER_BUSY } from '../upstream/error-mapping.js';
-import { giveBackCounterStripe } from '../telemetry/thread-health.js';
+import { giveBackCounterStripe } from '../telemetry/counter-stripes.js';
 import type { Log } from '../telemetry/log.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { CounterAsk, CounterInit, CounterTask, SliceResult } from '../upstream/worker-messages.js';

@@ -10,7 +10,7 @@
  *
  * One word is an exception: THREAD_HOLDER is a 32-bit integer for Atomics, because several counter threads
  * may want the same stripe at once. The main thread also clears the stripe of a counter thread that has ended
- * (thread-health.ts).
+ * (counter-stripes.ts).
  *
  * The buffers live as long as one gateway process, and other processes get samples with names. So the order
  * of outcomes, reasons, kinds and words may change, unless a comment below says otherwise.
@@ -30,7 +30,7 @@
  * - No two counters share a word, whether in one block or in two. Each constant below is the first word after
  *   the words of the constant before.
  * - Only one thread writes a stripe, but for the exception above
- *   (test/unit/telemetry/thread-health.counter-stripe.test.ts).
+ *   (test/unit/telemetry/counter-stripes.test.ts).
  * - The names in the lists below stay: they are labels of metrics and members of the admin interface.
  */
 import {
@@ -249,8 +249,8 @@ export const THREAD_HEAP_BYTES = 2;
 export const THREAD_MEASUREMENTS = 3;
 /**
  * Node's id of the counter thread that has the stripe, or 0 if it is free; unused in stripes of other
- * threads. A 32-bit integer for Atomics in the first half of the word (thread-health.ts). THREAD_HOLDER is
- * the last word, because thread-health.ts clears the words before it and then frees the stripe.
+ * threads. A 32-bit integer for Atomics in the first half of the word (counter-stripes.ts). THREAD_HOLDER is
+ * the last word, because counter-stripes.ts clears the words before it and then frees the stripe.
  */
 export const THREAD_HOLDER = 4;
 export const THREAD_STRIPE_WORDS = wholeLines(THREAD_HOLDER + 1);
@@ -298,7 +298,7 @@ export const MAIN_THREAD = 0;
  * not run.
  *
  * `main` stays first (MAIN_THREAD), and the listeners and workers follow it, as GatewayMetrics in
- * gateway/gateway-metrics.ts counts. The counter threads stay last, as thread-health.ts counts.
+ * gateway/gateway-metrics.ts counts. The counter threads stay last, as counter-stripes.ts counts.
  */
 export function threadNames(listeners: number, workers: number): string[] {
   const numbered = (name: string, count: number) => Array.from({ length: count }, (_, i) => `${name}-${i}`);

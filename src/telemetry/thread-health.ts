@@ -1,9 +1,7 @@
 /**
  * Measures a thread's event-loop delay and heap, and writes both into its stripe (metrics-layout.ts).
  * metrics-reader.ts reads them for `/metrics` and the console. Every thread of a gateway creates one
- * ThreadHealth at its start. Counter threads start and end at any time, so each takes a free stripe first
- * (upstream/counter-task.ts). If no stripe is free, the counter thread is not measured. The main thread frees
- * the stripe when the counter thread has ended (gateway/counter-pool.ts).
+ * ThreadHealth at its start; a counter thread takes a stripe first (counter-stripes.ts).
  *
  * A timer measures the delay: if the event loop is blocked, the timer fires late. Each measurement costs up
  * to 0.1 ms of CPU, so an idle thread measures once a second and a busy thread every 20 ms. A block of 1.5 s
@@ -14,24 +12,19 @@
  * Node's `monitorEventLoopDelay` is not used: its timer always runs at the fine resolution, and its `reset`
  * drops the running delay, so that a thread that blocks just after a reset is shown as never late.
  *
- * Must hold:
- * - Only the thread that has a stripe writes its words, except THREAD_HOLDER, until the thread has ended.
- * - The stripes of counter threads are the last ones, and THREAD_HOLDER comes after the words that the holder
- *   writes (metrics-layout.ts; test/unit/telemetry/thread-health.counter-stripe.test.ts).
+ * Must hold: only the thread that has a stripe writes its words, except THREAD_HOLDER, until the thread has
+ * ended.
  */
 import { performance } from 'node:perf_hooks';
 import { getHeapStatistics } from 'node:v8';
 import { msToNextTick } from '../core/clock.js';
-import { COUNTER_THREADS_MAX } from '../core/limits.js';
 import type { MainWatchdog } from './main-watchdog.js';
 import {
   type MetricsBuffers,
   openStripe,
-  openStripes,
   THREAD_DELAY_MAX_MS,
   THREAD_DELAY_P99_MS,
   THREAD_HEAP_BYTES,
-  THREAD_HOLDER,
   THREAD_MEASUREMENTS,
   THREAD_STRIPE_WORDS,
 } from './metrics-layout.js';
@@ -173,39 +166,4 @@ export class ThreadHealth {
     this.#activeShares = 0;
     this.#periodEndMs = nowMs + PERIOD_MS;
   }
-}
-
-/** THREAD_HOLDER of a free counter stripe. In a taken stripe THREAD_HOLDER is Node's id of the thread. */
-const NO_HOLDER = 0;
-
-/**
- * Takes a free stripe for this counter thread and returns its index, or undefined if other threads hold all.
- * `threadId` is Node's, never 0.
- */
-export function takeCounterStripe(buffers: MetricsBuffers, threadId: number): number | undefined {
-  return counterStripes(buffers).find(
-    (stripe) => Atomics.compareExchange(holderOf(buffers, stripe), 0, NO_HOLDER, threadId) === NO_HOLDER,
-  );
-}
-
-/** Frees the stripe of a counter thread that has ended, if it had one. Main thread. */
-export function giveBackCounterStripe(buffers: MetricsBuffers, threadId: number): void {
-  const stripe = counterStripes(buffers).find(
-    (candidate) => Atomics.load(holderOf(buffers, candidate), 0) === threadId,
-  );
-  if (stripe === undefined) return;
-  // The holder's word is cleared last, because another thread may write to the stripe from then on.
-  openStripe(buffers.threads, stripe, THREAD_STRIPE_WORDS).fill(0, 0, THREAD_HOLDER);
-  Atomics.store(holderOf(buffers, stripe), 0, NO_HOLDER);
-}
-
-/** The indexes of counter threads' stripes, the last ones in `threadNames` of metrics-layout.ts. */
-function counterStripes({ threads }: MetricsBuffers): number[] {
-  return [...openStripes(threads, THREAD_STRIPE_WORDS).keys()].slice(-COUNTER_THREADS_MAX);
-}
-
-/** The first half of the word THREAD_HOLDER, as an integer: Atomics do not work on the stripe's floats. */
-function holderOf({ threads }: MetricsBuffers, stripe: number): Int32Array {
-  const { byteOffset } = openStripe(threads, stripe, THREAD_STRIPE_WORDS).subarray(THREAD_HOLDER);
-  return new Int32Array(threads, byteOffset, 1);
 }

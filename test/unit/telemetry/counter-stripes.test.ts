@@ -1,8 +1,9 @@
 /** Counter threads come and go, and none writes where another does. */
 import t from 'tap';
-import { giveBackCounterStripe, takeCounterStripe, ThreadHealth } from '#src/telemetry/thread-health.js';
+import { giveBackCounterStripe, takeCounterStripe } from '#src/telemetry/counter-stripes.js';
 import { createMetrics, threadNames } from '#src/telemetry/metrics-layout.js';
 import { MetricsReader } from '#src/telemetry/metrics-reader.js';
+import { ThreadHealth } from '#src/telemetry/thread-health.js';
 
 const names = threadNames(2, 3);
 
