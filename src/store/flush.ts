@@ -28,7 +28,7 @@ import type { KeyUseRecord } from '../registry/key-record.js';
 import type { QuotaUseRecord, UsedScope } from '../registry/quota-use.js';
 import type { UsageRowKey, UsageRecord } from '../registry/usage-report.js';
 import type { TopAccounts } from '../telemetry/top-accounts.js';
-import { FlushMeter, type FlushSnapshot } from '../telemetry/histogram.js';
+import { FlushMeter, type FlushSnapshot } from '../telemetry/flush-meter.js';
 import type { Log } from '../telemetry/log.js';
 import type { ResponseChanges } from './response-table.js';
 import type { KeyUses } from './key-uses.js';

@@ -1,7 +1,6 @@
 /**
  * Histograms: in words of the shared metrics (metrics-layout.ts), where one thread counts
- * (metrics-writers.ts) and the main thread adds up (metrics-reader.ts), and as a snapshot. Also the histogram
- * of flushes. Any thread.
+ * (metrics-writers.ts) and the main thread adds up (metrics-reader.ts), and as a snapshot. Any thread.
  *
  *     word 0 … n-1   values ≤ bounds[word] and above bounds[word - 1]; there are n bounds
  *          n         values above the last bound
@@ -10,8 +9,6 @@
  * Must hold: writers and readers of one histogram use the same bounds, because buckets are added by their
  * position (test/unit/telemetry/histogram.test.ts).
  */
-import type { Clock } from '../core/clock.js';
-
 /** Upper bounds, ascending. A value between two bounds is counted in the bucket of the upper bound. */
 export type HistogramBounds = readonly number[];
 
@@ -66,50 +63,4 @@ export function addValue(snapshot: HistogramSnapshot, value: number): void {
 /** Returns how many values were counted. request-families.ts leaves out histograms without any. */
 export function valueCountOf({ counts }: HistogramSnapshot): number {
   return counts.reduce((sum, count) => sum + count, 0);
-}
-
-/** These bounds reach from a transaction of a few rows to one that blocks the main thread for seconds. */
-export const FLUSH_BOUNDS_MS = [0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500];
-
-export interface FlushSnapshot {
-  /** In milliseconds. Not a copy: FlushMeter goes on counting in this object. */
-  readonly durations: HistogramSnapshot;
-  /** Flushes that did not write everything. */
-  readonly errors: number;
-  /** Time since the last flush that wrote everything began. */
-  readonly lagMs: number;
-}
-
-/** Measures the flushes of the ledger: durations, lag and failures. store/flush.ts calls it. Main thread. */
-export class FlushMeter {
-  readonly #clock: Clock;
-  readonly #durations = emptyHistogram(FLUSH_BOUNDS_MS);
-  #errors = 0;
-  /** When the last flush that wrote everything began. Before the first flush: when this object was made. */
-  #completeFlushBeganMs: number;
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-    this.#completeFlushBeganMs = clock.monotonicMs();
-  }
-
-  /** Runs `flush` and returns its result: whether everything was written. A throwing flush is not counted. */
-  measure(flush: () => boolean): boolean {
-    const beganMs = this.#clock.monotonicMs();
-    const isComplete = flush();
-    const durationMs = this.#clock.monotonicMs() - beganMs;
-    addValue(this.#durations, durationMs);
-    // The lag counts from the flush's begin: calls that were settled while it ran wait for the next flush.
-    if (isComplete) this.#completeFlushBeganMs = beganMs;
-    else this.#errors += 1;
-    return isComplete;
-  }
-
-  read(): FlushSnapshot {
-    return {
-      durations: this.#durations,
-      errors: this.#errors,
-      lagMs: this.#clock.monotonicMs() - this.#completeFlushBeganMs,
-    };
-  }
 }

@@ -9,7 +9,8 @@
  */
 import type { Service } from '../core/door-names.js';
 import type { UpstreamQuotaName } from '../core/quotas.js';
-import type { FlushSnapshot, HistogramSnapshot } from './histogram.js';
+import type { FlushSnapshot } from './flush-meter.js';
+import type { HistogramSnapshot } from './histogram.js';
 import type { MetricsReader } from './metrics-reader.js';
 import type { CredentialStatus, RegistryState, SharingState } from './status-document.js';
 import type { ExportCounts } from './span-outbox.js';

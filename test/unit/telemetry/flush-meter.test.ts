@@ -2,7 +2,7 @@
 import t from 'tap';
 import type { Clock } from '#src/core/clock.js';
 import { asMonotonicMs, asWallMs } from '#src/core/units.js';
-import { FLUSH_BOUNDS_MS, FlushMeter } from '#src/telemetry/histogram.js';
+import { FLUSH_BOUNDS_MS, FlushMeter } from '#src/telemetry/flush-meter.js';
 
 class HeldClock implements Clock {
   ms = 1_000;
