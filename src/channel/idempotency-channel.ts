@@ -1,6 +1,6 @@
 /**
- * The listener's side of idempotency locks: its port to the main thread, and the bound on the responses that
- * the listener collects. request/idempotency.ts calls it; gateway/idempotency-service.ts is the other end.
+ * The listener's side of idempotency locks: its port to the main thread. request/idempotency.ts calls it;
+ * gateway/idempotency-service.ts is the other end.
  * For a lock that it got (`new`) the listener sends either `keep` or `abandon`, and after `keep` perhaps
  * `forget`. For a `finished` reply it sends `replayed` once, when it no longer keeps the bytes. If a listener
  * dies, the service releases its locks.
@@ -65,19 +65,12 @@ export type LockMessage =
   | { readonly kind: 'replayed'; readonly bytes: number };
 
 /**
- * Bytes of the responses that a listener collects at a time to store them. A response for which no bytes are
- * left is served and not stored.
- */
-const COLLECTED_BYTES_MAX = 256 * 1024 * 1024;
-
-/**
  * `ask` rejects with AskRejected if the stored responses cannot be read. A question for a lock cannot be
  * withdrawn: if the client leaves before the reply `new` comes, the KeyedCall then sends `abandon`.
  */
 export class IdempotencyChannel extends AskPort<LockRequest, LockReply, LockMessage> {
   /** A response of more bytes is not stored. */
   readonly responseBytesMax: number;
-  #collectedBytes = 0;
 
   constructor(port: MessagePort, responseBytesMax: number) {
     super(port);
@@ -88,20 +81,5 @@ export class IdempotencyChannel extends AskPort<LockRequest, LockReply, LockMess
   override send(message: LockMessage): void {
     const bytes = message.kind === 'keep' ? message.bytes : undefined;
     super.send(message, bytes === undefined ? [] : [bytes.buffer as ArrayBuffer]);
-  }
-
-  /**
-   * Whether a call may collect `bytes` of its response, besides those that it has taken before. If so, they
-   * count until `giveBack`: each call (CollectedPieces in request/idempotency.ts) gives back all its bytes,
-   * once.
-   */
-  take(bytes: number): boolean {
-    if (this.#collectedBytes + bytes > COLLECTED_BYTES_MAX) return false;
-    this.#collectedBytes += bytes;
-    return true;
-  }
-
-  giveBack(bytes: number): void {
-    this.#collectedBytes -= bytes;
   }
 }

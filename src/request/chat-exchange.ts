@@ -29,7 +29,8 @@ import { NO_MODEL, OTHER_MODEL, modelSlotOf, type Outcome } from '../telemetry/m
 import type { GatheredContents } from './call-contents.js';
 import type { CallTrace } from './call-trace.js';
 import { CallContext, type IntakeContext, type Swept } from './context.js';
-import type { StorableCall, KeyedCall } from './idempotency.js';
+import type { StorableCall } from './collected-response.js';
+import type { KeyedCall } from './idempotency.js';
 import type { KnownRequest } from './known-requests.js';
 import type { CachedCall } from './response-cache.js';
 import type { Settled } from './settle.js';

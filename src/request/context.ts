@@ -31,6 +31,7 @@ import type { CallRingWriter } from '../telemetry/call-ring-writer.js';
 import type { ListenerMetrics } from '../telemetry/metrics-writers.js';
 import type { BodyBudget } from './body-budget.js';
 import type { ContentsGatherer } from './call-contents.js';
+import type { CollectBudget } from './collected-response.js';
 import type { Connections } from './connections.js';
 import type { DiscardBudgets } from './discard-budget.js';
 import type { EarlierResponse } from './idempotency.js';
@@ -193,6 +194,7 @@ export interface IntakeContext extends ListenerContext, DiscardBudgets {
   /** Bodies that are read, and responses that are written in pieces. Calls in flight bound the list. */
   readonly sweeps: SlotArray<Swept>;
   readonly locks: IdempotencyChannel;
+  readonly collected: CollectBudget;
   readonly cache: ResponseCache;
   readonly parser: AskPort<ParseAsk, ChatRequestResult>;
   readonly bodyTurns: BodyTurns;

@@ -15,11 +15,11 @@
 import { createHash, hash } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { IdempotencyChannel, LockRequest } from '../channel/idempotency-channel.js';
-import { joinedBytes } from '../core/bytes.js';
 import { DOOR_PATHS } from '../core/door-names.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
 import { IDEMPOTENCY_KEY_CHARS_MAX, IDEMPOTENCY_KEY_PATTERN } from '../core/limits.js';
 import type { AccountIndex } from '../core/units.js';
+import { CollectedPieces, type CollectBudget, type StorableCall } from './collected-response.js';
 import { LOCK_REJECTIONS, WRONG_IDEMPOTENCY_KEY } from './rejections.js';
 
 const KEY_PATTERN = new RegExp(IDEMPOTENCY_KEY_PATTERN);
@@ -77,72 +77,6 @@ export function digestAtDoor(bodyDigest: string, path: string): string {
   return path === DOOR_PATHS.chat ? bodyDigest : bodyDigestOf(Buffer.from(path + bodyDigest));
 }
 
-/**
- * A call whose response is collected, to be stored once it is whole. Delivery calls the methods: any number
- * of `collect`, and `keep` if the response is whole and its client still there; then `publish`, also without
- * `keep`, or `forget`. In any case ChatExchange.finish calls `giveUp`, which others may have called before.
- */
-export interface StorableCall {
-  /** `bytes`: a piece of the response, valid until the method returns. */
-  collect(bytes: Uint8Array): void;
-  /**
-   * `last` completes the response. Its charge is appended to the journal afterwards, at `position`.
-   * `fallback` is the id of the model that answered, if it was a fallback.
-   */
-  keep(last: Uint8Array, stream: boolean, position: number, fallback?: string): void;
-  /** The response is charged, as safely as `durability` demands, and goes to the client. */
-  publish(): void;
-  /** The response must not be replayed: its charge is taken back, by the journal's record at `position`. */
-  forget(position: number): void;
-  /** Gives back what the call has taken, such as its lock. A response that was kept stays. Idempotent. */
-  giveUp(): void;
-}
-
-/** The pieces of a response. Their bytes count toward a budget that all calls of the listener share. */
-export class CollectedPieces {
-  readonly #budget: Pick<IdempotencyChannel, 'take' | 'giveBack'>;
-  readonly #bytesMax: number;
-  /** Undefined once the pieces were dropped or taken. */
-  #pieces: Uint8Array[] | undefined = [];
-  #bytes = 0;
-
-  /** A response of more than `bytesMax` is not kept. */
-  constructor(budget: Pick<IdempotencyChannel, 'take' | 'giveBack'>, bytesMax: number) {
-    this.#budget = budget;
-    this.#bytesMax = bytesMax;
-  }
-
-  /** Copies the piece, because the worker soon overwrites its memory. */
-  add(bytes: Uint8Array): void {
-    if (this.#pieces === undefined) return;
-    if (this.#bytes + bytes.length > this.#bytesMax || !this.#budget.take(bytes.length)) {
-      this.drop();
-      return;
-    }
-    this.#pieces.push(new Uint8Array(bytes));
-    this.#bytes += bytes.length;
-  }
-
-  /** Whether the pieces were dropped or taken, so that no response can be kept. */
-  get isEmpty(): boolean {
-    return this.#pieces === undefined;
-  }
-
-  /** Returns the joined pieces, and drops them; undefined if they were dropped before. */
-  take(): Uint8Array | undefined {
-    const bytes = this.#pieces && joinedBytes(this.#pieces, this.#bytes);
-    this.drop();
-    return bytes;
-  }
-
-  /** Gives the bytes back to the budget. Idempotent. */
-  drop(): void {
-    this.#budget.giveBack(this.#bytes);
-    this.#bytes = 0;
-    this.#pieces = undefined;
-  }
-}
-
 /** A call with an idempotency key. intake.ts makes a KeyedCall once it has read the header. */
 export class KeyedCall implements StorableCall {
   readonly #idempotencyKey: string;
@@ -153,11 +87,11 @@ export class KeyedCall implements StorableCall {
   /** Length of the stored response, while it is being sent to the client. */
   #replayedBytes = 0;
 
-  /** `key` is used only if `checkIdempotencyKey` accepts it. */
-  constructor(key: string, channel: IdempotencyChannel) {
+  /** `key` is used only if `checkIdempotencyKey` accepts it. `budget`: of responses that are collected. */
+  constructor(key: string, channel: IdempotencyChannel, budget: CollectBudget) {
     this.#idempotencyKey = key;
     this.#channel = channel;
-    this.#pieces = new CollectedPieces(channel, channel.responseBytesMax);
+    this.#pieces = new CollectedPieces(budget, channel.responseBytesMax);
   }
 
   /**

@@ -126,7 +126,8 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
   /** `key` is the header Idempotency-Key. Returns the rejection if the key is malformed. */
   takeIdempotencyKey(key: string | undefined): ErrorRecord | undefined {
     if (key === undefined) return undefined;
-    this.#exchange.keyed = new KeyedCall(key, this.#listener.locks);
+    const { locks, collected } = this.#listener;
+    this.#exchange.keyed = new KeyedCall(key, locks, collected);
     return checkIdempotencyKey(key);
   }
 

@@ -34,6 +34,7 @@ import { openSpanOutbox } from '../telemetry/span-outbox.js';
 import { ThreadHealth } from '../telemetry/thread-health.js';
 import { ContentsGatherer } from './call-contents.js';
 import { CallTracer } from './call-trace.js';
+import { CollectBudget } from './collected-response.js';
 import { Connections } from './connections.js';
 import { DiscardBudget } from './discard-budget.js';
 import type { IntakeContext, Swept } from './context.js';
@@ -108,6 +109,7 @@ const listener = {
   strangerDiscards: new DiscardBudget(clock),
   bodyTurns: new BodyTurns(),
   locks: new IdempotencyChannel(init.lockPort, init.storedResponseBytesMax),
+  collected: new CollectBudget(),
   cache,
   contents,
   parser: new AskPort(init.parserPort),

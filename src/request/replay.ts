@@ -67,7 +67,7 @@ export function lookUp(
   const recordMiss = (flight?: Flight): void => {
     exchange.cacheLine = MISS_LINE;
     metrics.countCacheMiss(modelSlotOf(modelIndex));
-    exchange.cached = new CachedCall(key, cache, listener.locks, clock, flight);
+    exchange.cached = new CachedCall(key, cache, listener.collected, clock, flight);
   };
   const recordHit = ({ stream, bytes, endedMs }: CachedResponse): EarlierResponse | undefined => {
     // `beginSending` refuses if slow clients hold too many bytes: then the call is made. It is not called if

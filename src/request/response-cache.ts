@@ -19,7 +19,6 @@
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { CachedResponse, CacheMessage, CacheReply } from '../channel/cache-messages.js';
-import type { IdempotencyChannel } from '../channel/idempotency-channel.js';
 import { AskPort, replyOrElse, PendingReplies } from '../core/ask-port.js';
 import { type Clock, isWithin } from '../core/clock.js';
 import type { ErrorRecord } from '../core/errors.js';
@@ -32,7 +31,7 @@ import {
 } from '../registry/stored-response.js';
 import { type CacheRule, cacheRulesOf, type Catalog } from '../registry/catalog.js';
 import type { ListenerMetrics } from '../telemetry/metrics-writers.js';
-import { CollectedPieces, type StorableCall } from './idempotency.js';
+import { CollectedPieces, type CollectBudget, type StorableCall } from './collected-response.js';
 import { KnownRequests } from './known-requests.js';
 
 /** A longer response is not kept. */
@@ -322,7 +321,7 @@ export class CachedCall implements StorableCall {
   constructor(
     key: ResponseKey,
     cache: ResponseCache,
-    budget: Pick<IdempotencyChannel, 'take' | 'giveBack'>,
+    budget: CollectBudget,
     clock: Clock,
     flight: Flight | undefined,
   ) {

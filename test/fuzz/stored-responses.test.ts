@@ -12,6 +12,7 @@ import type { CacheMessage, CacheReply } from '#src/channel/cache-messages.js';
 import { AskPort } from '#src/core/ask-port.js';
 import { CacheService } from '#src/gateway/cache-service.js';
 import { IdempotencyService } from '#src/gateway/idempotency-service.js';
+import { CollectBudget } from '#src/request/collected-response.js';
 import { bodyDigestOf, KeyedCall } from '#src/request/idempotency.js';
 import type { ResponseRecord } from '#src/registry/stored-response.js';
 import type { Catalog } from '#src/registry/catalog.js';
@@ -232,7 +233,10 @@ void t.test('damaged records of replays', async (t) => {
     for (const record of kept) {
       const { account, key, bytes, stream, fallback } = record;
       const what = damaged.find((one) => one.startsWith(`${account}/${key}: `));
-      const { rejection, earlier } = await new KeyedCall(key, channel).lock(account, bodyDigest);
+      const { rejection, earlier } = await new KeyedCall(key, channel, new CollectBudget()).lock(
+        account,
+        bodyDigest,
+      );
       if (earlier === undefined) {
         refused += 1;
         t.match(rejection?.message, /answered and charged/, `${key} is not made again: ${what}`);

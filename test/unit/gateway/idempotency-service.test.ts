@@ -8,6 +8,7 @@ import t, { type Test } from 'tap';
 import { AskRejected } from '#src/core/ask-port.js';
 import { asAccountIndex } from '#src/core/units.js';
 import { IdempotencyService, type IdempotencyServiceOptions } from '#src/gateway/idempotency-service.js';
+import { CollectBudget } from '#src/request/collected-response.js';
 import { KeyedCall, bodyDigestOf } from '#src/request/idempotency.js';
 import { IdempotencyChannel } from '#src/channel/idempotency-channel.js';
 import type { Settings } from '#src/config/schema.js';
@@ -78,7 +79,7 @@ function openWorld(
     }
     return store.close();
   });
-  const call = (listener: number, key: string) => new KeyedCall(key, links[listener]!);
+  const call = (listener: number, key: string) => new KeyedCall(key, links[listener]!, new CollectBudget());
   return { desk, log, clock, store, links, drained, attach, call };
 }
 

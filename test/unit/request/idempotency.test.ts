@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
+import { CollectBudget } from '#src/request/collected-response.js';
 import {
   KeyedCall,
   bodyDigestOf,
@@ -17,17 +18,16 @@ const MIB = 1024 * 1024;
 const ANSWER_BYTES_MAX = 300 * 1024 * 1024;
 
 /** A call that was granted its key, and what it says from then on. */
-async function claimed(t: { teardown(after: () => void): unknown }, link?: IdempotencyChannel) {
+async function claimed(t: { teardown(after: () => void): unknown }, budget = new CollectBudget()) {
   const { port1, port2 } = new MessageChannel();
   t.teardown(() => port1.close());
-  const own = link ?? new IdempotencyChannel(port2, ANSWER_BYTES_MAX);
-  const call = new KeyedCall('k', own);
+  const call = new KeyedCall('k', new IdempotencyChannel(port2, ANSWER_BYTES_MAX), budget);
   const granted = call.lock(ACCOUNT, bodyDigestOf(Buffer.from('{}')));
   const { id } = (receiveMessageOnPort(port1) as { message: Question }).message;
   port1.postMessage({ id, ok: true, result: { state: 'new' } satisfies LockReply });
   await granted;
   const note = () => receiveMessageOnPort(port1)?.message as LockMessage | undefined;
-  return { call, link: own, note };
+  return { call, note };
 }
 
 void t.test('a large body is hashed in steps, however many pieces it comes in', async (t) => {
@@ -75,16 +75,16 @@ void t.test('an answer is handed over whole, and copied from where it came', asy
   t.match(note(), { kind: 'forget', position: 10 });
 });
 
-void t.test('what is collected is bounded, for all calls of a listener', async (t) => {
-  const { call, link, note } = await claimed(t);
-  const piece = new Uint8Array(100 * 1024 * 1024);
-  call.collect(piece);
-  call.collect(piece);
-  t.notOk(link.take(piece.length), '256 MiB hold two of 100');
-  call.collect(piece);
-  t.ok(link.take(piece.length), 'a call that does not fit gives back what it has');
-  link.giveBack(piece.length);
-  call.keep(new Uint8Array(1), true, 0);
-  t.match(note(), { kind: 'keep', bytes: undefined });
-  t.ok(link.take(2 * piece.length), 'and all of it is there for others');
-});
+void t.test(
+  'an answer that is too long to collect is charged all the same, and its bytes are given back',
+  async (t) => {
+    const budget = new CollectBudget();
+    const { call, note } = await claimed(t, budget);
+    budget.take(256 * MIB - 5);
+    call.collect(Buffer.from('four'));
+    t.notOk(budget.take(2));
+    call.keep(Buffer.from('two'), true, 0);
+    t.match(note(), { kind: 'keep', bytes: undefined });
+    t.ok(budget.take(5));
+  },
+);
