@@ -13,6 +13,7 @@
  * test/unit/http1/connection.test.ts; the order of waiting calls: test/unit/http1/pool.wait-queue.test.ts).
  */
 import type { Clock } from '../core/clock.js';
+import { invariant } from '../core/errors.js';
 import type { MonotonicMs } from '../core/units.js';
 import {
   Http1Connection,
@@ -95,7 +96,7 @@ export class Http1Pool implements ConnectionOwner {
 
   /**
    * Queues the call. It is sent on a kept connection after this event-loop turn, or on any other once one is
-   * free. Called once for each call.
+   * free. Called once for each call; throws if the call waits already.
    */
   enqueue(call: PooledCall): void {
     this.#waiting.add(call);
@@ -271,8 +272,9 @@ export class WaitQueue<T extends Waiter<T>> {
     return this.#size;
   }
 
-  /** The call must not wait yet. */
+  /** Throws if the call waits already. */
   add(waiter: T): void {
+    invariant(!waiter.isWaiting, 'a call waits once');
     waiter.isWaiting = true;
     waiter.previous = this.#last;
     if (this.#last === undefined) this.#first = waiter;

@@ -12,8 +12,7 @@
  * Must hold: `finish` is called exactly once on every path. It gives back the memory of body and response,
  * and counts and logs the call; a call that is not finished keeps a stopping gateway waiting. It reads the
  * words of the call's slot, so the slot is free only afterwards (test/unit/request/delivery.test.ts).
- * `#appendPlain` and `#endedCall` record the same facts, so change both together (the unit test compares
- * them).
+ * `#appendPlain` and `#endedCall` record the same facts: change both together (the unit test compares them).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { DOOR_INDEX } from '../core/door-names.js';
@@ -194,8 +193,9 @@ export class ChatExchange extends CallContext {
     this.bodyBytes = 0;
   }
 
-  /** Calls `swept` about once a second from now on. One sweep at a time: call `stopSweep` before the next. */
+  /** Calls `swept` about once a second from now on, until `stopSweep`. One at a time, or it throws. */
   startSweep(swept: Swept): void {
+    invariant(!this.isOver && this.#sweepSlot === undefined, 'a call has one sweep until it is over');
     this.#sweepSlot = this.#listener.sweeps.add(swept);
   }
 

@@ -21,7 +21,7 @@ import type { MessagePort } from 'node:worker_threads';
 import type { CachedResponse, CacheMessage, CacheReply } from '../channel/cache-messages.js';
 import { AskPort, replyOrElse, PendingReplies } from '../core/ask-port.js';
 import { type Clock, isWithin } from '../core/clock.js';
-import type { ErrorRecord } from '../core/errors.js';
+import { type ErrorRecord, invariant } from '../core/errors.js';
 import { FRAME_BYTES_MAX } from '../core/limits.js';
 import {
   CACHED_ROW_BYTES,
@@ -54,7 +54,10 @@ const WAITING_BYTES_MAX = 64 * 1024 * 1024;
 const SENDING_BYTES_MAX = 128 * 1024 * 1024;
 const SENDING_BYTES_UNCOUNTED = FRAME_BYTES_MAX;
 
-const ALONE_REPLY: CacheReply = { state: 'alone' };
+/** What requests that wait for a flight get. */
+type EndedReply = Exclude<CacheReply, { readonly state: 'lead' }>;
+
+const ALONE_REPLY: EndedReply = { state: 'alone' };
 /** `#askMainThread` puts ALONE_REPLY in place of this error, so no caller gets it. */
 const LATE_ERROR: ErrorRecord = { code: 'internal_error', message: 'an equal call took too long' };
 
@@ -62,13 +65,11 @@ const LATE_ERROR: ErrorRecord = { code: 'internal_error', message: 'an equal cal
 export interface Flight {
   readonly key: ResponseKey;
   /** The requests that wait for the call; undefined while there are none. */
-  waiting: PendingReplies<CacheReply> | undefined;
+  waiting: PendingReplies<EndedReply> | undefined;
 }
 
 /** What `request` resolves with. After `lead` the caller must make the call and end the `flight`. */
-export type Requested =
-  | { readonly state: 'lead'; readonly flight: Flight }
-  | Exclude<CacheReply, { readonly state: 'lead' }>;
+export type Requested = { readonly state: 'lead'; readonly flight: Flight } | EndedReply;
 
 interface CacheEntry extends CachedResponse {
   readonly name: string;
@@ -172,7 +173,8 @@ export class ResponseCache {
   /** Called once for each `beginSending` that returned true, when the client has the response or has left. */
   endSending(bytes: Uint8Array): void {
     if (bytes.length <= SENDING_BYTES_UNCOUNTED) return;
-    const clients = this.#sendingCounts.get(bytes)!;
+    const clients = this.#sendingCounts.get(bytes);
+    invariant(clients !== undefined, 'a hit whose sending ends has begun it');
     if (clients > 1) {
       this.#sendingCounts.set(bytes, clients - 1);
     } else {
@@ -231,11 +233,10 @@ export class ResponseCache {
     const reply = await flight.waiting.ask(() => undefined);
     this.#waitingCount -= 1;
     this.#waitingBytes -= bodyBytes;
-    // The cast: a flight never ends with `lead`, because `#askMainThread` returns `lead` without ending it.
-    return reply as Requested;
+    return reply;
   }
 
-  #endFlight(flight: Flight, reply: CacheReply): void {
+  #endFlight(flight: Flight, reply: EndedReply): void {
     const name = nameOfResponse(flight.key);
     if (this.#flights.get(name) === flight) this.#flights.delete(name);
     flight.waiting?.replyToAll(reply);

@@ -10,6 +10,18 @@ class Call implements Waiter<Call> {
   bytes: string[] = [];
 }
 
+void t.test('a call that waits is not queued again, or it would be sent twice', (t) => {
+  const queue = new WaitQueue<Call>();
+  const call = new Call();
+  queue.add(call);
+  t.throws(() => queue.add(call), /waits once/);
+  t.equal(queue.takeFirst(), call);
+  t.equal(queue.size, 0);
+  queue.add(call);
+  t.equal(queue.size, 1, 'after it has left it may');
+  t.end();
+});
+
 void t.test('first come, first served, whoever leaves between', (t) => {
   const random = randomOf(2);
   const queue = new WaitQueue<Call>();

@@ -36,6 +36,7 @@ function bed(requestNumber = 1) {
   const ring = createCallRing();
   const control = new LogSwitch(buffers.log);
   const letGo: Uint8Array[] = [];
+  const sweeps = new SlotArray<Swept>();
   const listener = {
     ...openHouse().listener,
     channel: new ListenerChannel(table, { first: 0, count: 4 }),
@@ -54,7 +55,7 @@ function bed(requestNumber = 1) {
       clock,
       send: () => undefined,
     }),
-    sweeps: new SlotArray<Swept>(),
+    sweeps,
     connections: { endsConnections: false, onCallBegun: () => undefined, onCallEnded: () => undefined },
   };
   const exchange = new ChatExchange(
@@ -70,7 +71,8 @@ function bed(requestNumber = 1) {
     new CallRingReader(ring).drain((record) => void records.push(record));
     return records;
   };
-  return { clock, exchange, reader: new MetricsReader(buffers), control, logged, table, ring, letGo };
+  const reader = new MetricsReader(buffers);
+  return { clock, exchange, reader, control, logged, table, ring, letGo, sweeps };
 }
 
 /** Admits the exchange as a call of the first model. Returns what it was charged. */
@@ -312,5 +314,22 @@ void t.test('the end of a hit gives back what it holds, and other ends nothing',
     exchange.finish(outcome);
     t.same(letGo, isHit ? [hit.bytes] : []);
   }
+  t.end();
+});
+
+void t.test('a call has one sweep at a time, and none when it is over', (t) => {
+  const { exchange, sweeps } = bed();
+  const swept: Swept = { onSweep: () => undefined };
+  exchange.startSweep(swept);
+  t.throws(() => exchange.startSweep(swept), /one sweep/, 'the first would never end');
+  exchange.stopSweep();
+  exchange.stopSweep();
+  t.equal(sweeps.size, 0);
+  exchange.startSweep(swept);
+  t.equal(sweeps.size, 1);
+  exchange.finish('client_gone');
+  t.equal(sweeps.size, 0);
+  t.throws(() => exchange.startSweep(swept), /one sweep until/, 'its response is freed');
+  t.equal(sweeps.size, 0);
   t.end();
 });

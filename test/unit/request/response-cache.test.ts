@@ -427,6 +427,7 @@ void t.test('hits on their way to clients are bounded; short ones do not count',
   const [first, last] = [long[0]!, long[128]!];
   for (const bytes of long.slice(0, 128)) t.ok(one.beginSending(bytes));
   t.equal(one.beginSending(last), false);
+  t.throws(() => one.endSending(last), /has begun it/, 'what was refused is not being sent');
   t.equal(one.beginSending(new Uint8Array(64 * 1024 + 1)), false);
   const short = new Uint8Array(64 * 1024);
   t.equal(one.beginSending(short), true);
