@@ -184,10 +184,11 @@ async function showCall(id: string, options: AdminOptions & { contents?: boolean
   });
 }
 
+/** Tabs and the line breaks of HTTP are no control characters here: indented JSON and events have them. */
 function printContents(title: string, { text, bytes, cut }: ContentsView['request']): void {
   printLine('');
   printLine(`${title}, ${bytes} bytes${cut ? ', of which the beginning is kept' : ''}:`);
-  for (const line of text.split('\n')) printLine(line);
+  for (const line of text.split(/\r?\n/)) printLine(line.replaceAll('\t', '    '));
 }
 
 async function printCall(call: CallView): Promise<void> {

@@ -44,6 +44,26 @@ void t.test('why an id has no name: keys are deleted, accounts are not', async (
   t.match(text, /^key +key_0123456789abcdef \(deleted\)$/m);
 });
 
+void t.test('contents keep their lines and indents, and nothing else that moves the cursor', async (t) => {
+  const contents = {
+    request: { text: '{\n\t"model": "m"\n}', bytes: 17, cut: false },
+    response: { text: 'data: {}\r\n\r\nodd \u{1b}[2J\rx', bytes: 30, cut: true },
+  };
+  const origin = await serve(t, ({ url }, response) =>
+    response.end(JSON.stringify(url!.endsWith('/contents') ? contents : CALL)),
+  );
+  const end = await runCommand(
+    t.testdir(),
+    ['calls', 'show', 'req_a-1', '--contents', '--admin-url', origin],
+    { TOLLGATE_ADMIN_TOKEN: TOKEN },
+  );
+  t.match(end, { code: 0, stderr: '' });
+  t.ok(
+    end.stdout.includes('\n\nrequest, 17 bytes:\n{\n    "model": "m"\n}\n\nresponse, 30 bytes, of which '),
+  );
+  t.ok(end.stdout.endsWith(' kept:\ndata: {}\n\nodd \ufffd[2J\ufffdx\n'));
+});
+
 void t.test('an attempt that the caller has ended has not failed', async (t) => {
   const attempt = { upstream: 'u', model: 'm', start_ms: 1, duration_ms: 3, error: null };
   const attempts = [
