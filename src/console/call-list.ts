@@ -5,8 +5,9 @@
  * Must hold:
  * - The list has no gap, also if the live tail cuts its end while older calls are fetched
  *   (test/e2e/console-calls.test.ts).
- * - The list has no call twice, and never calls of two filters, in whatever order responses come
- *   (test/unit/console/call-list.test.ts).
+ * - The live tail does not fall behind, however many calls end: after a full page the list begins anew.
+ * - The list has no call twice, and never calls of two filters, in whatever order responses come.
+ * The test of the last two is test/unit/console/call-list.test.ts.
  */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import type { CallsPageView, CallView } from '../admin/call-routes.js';
@@ -163,8 +164,10 @@ export function useCallList(filter: Readonly<Record<string, string | undefined>>
         const next = calls.length > CALLS_SHOWN_MAX ? FROM_NEWEST : former.next;
         return { ...former, calls: calls.slice(0, CALLS_SHOWN_MAX), next };
       });
+      // More calls end than the tail can fetch: it would show ever older ones.
+      if (data.length === PAGE_CALLS && !list.isFetchingOlder) void addOlder(list, FROM_NEWEST, PAGE_CALLS);
     }).finally(() => (list.tailCursor ??= after));
-  }, [request]);
+  }, [request, addOlder]);
   useRefresh(addNewer, isLive ? TAIL_MS : undefined);
 
   const showOlder = (): void => {

@@ -54,6 +54,7 @@ const kindOf = (query: URLSearchParams): Kind => {
 async function show(t: Test) {
   const requests: Request[] = [];
   const taken = new Set<Request>();
+  let failing: Kind | undefined;
   const fetchCalls = (path: string): Promise<Response> =>
     new Promise((resolve) => {
       const respond: Request['respond'] = (ids, { next = null, newest = '0' }) => {
@@ -61,6 +62,11 @@ async function show(t: Test) {
         resolve(Response.json({ data, next, newest, searched_to: null }));
       };
       const query = new URL(path, 'http://gateway').searchParams;
+      if (kindOf(query) === failing) {
+        failing = undefined;
+        resolve(Response.json({}, { status: 503 }));
+        return;
+      }
       requests.push({ kind: kindOf(query), query, respond });
     });
   t.intercept(globalThis, 'fetch', { value: fetchCalls as never });
@@ -90,6 +96,8 @@ async function show(t: Test) {
         if (request !== undefined) taken.add(request);
         return request;
       }),
+    /** The next request of that kind gets an error, and is not counted. */
+    failNext: (kind: Kind): void => void (failing = kind),
     /** Resolves when the newest shown call is `first` and `count` calls are shown. */
     shown: (first: string, count: number): Promise<true> =>
       eventually(`${count} calls from ${first} on`, () =>
@@ -153,4 +161,35 @@ void t.test('a response to the tail is dropped if the list was fetched again mea
   t.equal(ids().length, 502, 'the list has this call already');
   list().setLive(true);
   t.equal((await take('tail')).query.get('after'), '3');
+});
+
+void t.test('a tail that falls behind is replaced by the newest calls, and has no gap', async (t) => {
+  const { ids, take, shown } = await show(t);
+  (await take('first')).respond(['a0'], { newest: '1' });
+  await shown('a0', 1);
+  // More came in a second than one request of the tail gets.
+  const full = Array.from({ length: 100 }, (_, index) => `behind-${index}`);
+  (await take('tail')).respond(full, { newest: '2' });
+  (await take('first')).respond(['z9', 'z8'], { newest: '900', next: 'older' });
+  await shown('z9', 2);
+  t.same(ids(), ['z9', 'z8'], 'none of which the calls in between are missing');
+  const tail = await take('tail');
+  t.equal(tail.query.get('after'), '900', 'it goes on from there');
+  tail.respond(['z10'], { newest: '901' });
+  await shown('z10', 3);
+});
+
+void t.test('a tail that cannot fetch the newest calls goes on where it was', async (t) => {
+  const { take, shown, failNext } = await show(t);
+  (await take('first')).respond(['a0'], { newest: '1' });
+  await shown('a0', 1);
+  failNext('first');
+  const full = Array.from({ length: 100 }, (_, index) => `behind-${index}`);
+  (await take('tail')).respond(full, { newest: '2' });
+  await shown('behind-0', 101);
+  const tail = await take('tail');
+  t.equal(tail.query.get('after'), '2');
+  tail.respond(full, { newest: '3' });
+  (await take('first')).respond(['z9'], { newest: '900' });
+  await shown('z9', 1);
 });
