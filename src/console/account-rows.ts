@@ -6,8 +6,9 @@
  * cursor: any page can be fetched. With a filter each page names the next, and the list grows at its end.
  *
  * Must hold: only the pages in sight are fetched, even of a hundred thousand accounts
- * (test/e2e/console-accounts.test.ts). At the next refresh an account leaves the list if the filter does not
- * find it any more. The list does not end with a page without rows (test/e2e/console-pages.test.ts).
+ * (test/e2e/console-accounts.test.ts). A change that is made here is shown at once, in whatever page its row
+ * is (test/unit/console/account-rows.test.ts). At the next refresh an account leaves the list if the filter
+ * does not find it any more. The list does not end with a page without rows (test/e2e/console-pages.test.ts).
  */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import type { AccountView, ListView } from '../admin/views.js';
@@ -46,6 +47,8 @@ export interface AccountRows {
   readonly accountAt: (row: number) => AccountView | undefined;
   /** To be called when other rows come into sight, from row `first`, counted from 0, to row `last`. */
   readonly fetchRows: (first: number, last: number) => void;
+  /** Shows the changed account in its row, at once. */
+  readonly onChanged: (account: AccountView) => void;
   /** Fetches the rows in sight again, at once. */
   readonly refresh: () => void;
   /** Why the last request failed, or not all accounts are sorted. */
@@ -148,7 +151,8 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
     fetched.current = { rows: [], next: FIRST_CURSOR, pages: 0 };
     requestedPages.current.clear();
     setChanges((changes) => changes + 1);
-    fetchRows(0, 0);
+    // Those that the list has told just now, for this filter.
+    fetchRows(...inSight.current);
   }, [fetchRows]);
 
   const refresh = useCallback((): void => {
@@ -164,12 +168,23 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
   }, [fetchPage, fetchRows]);
   useRefresh(refresh, REFRESH_MS);
 
+  const onChanged = (account: AccountView): void => {
+    const changed = fetched.current.rows.findIndex(
+      (row) => (row as AccountView | undefined)?.id === account.id,
+    );
+    if (changed >= 0) fetched.current.rows[changed] = account;
+    setChanges((changes) => changes + 1);
+    // The filter may find the account no more.
+    refresh();
+  };
+
   const { rows, next } = fetched.current;
   return {
     count: isFiltered ? rows.length : Math.max(total ?? 0, rows.length),
     hasMore: isFiltered && next !== null,
     accountAt: (row) => rows[row],
     fetchRows,
+    onChanged,
     refresh,
     error,
   };
@@ -198,6 +213,8 @@ export function useSortedAccounts(
     hasMore: false,
     accountAt: (row) => rows[row],
     fetchRows: () => undefined,
+    // All rows are fetched again.
+    onChanged: reload,
     refresh: reload,
     error:
       error ??

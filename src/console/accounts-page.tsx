@@ -112,7 +112,7 @@ export function AccountsPage({ item, count }: AccountsProps) {
           allRows={() => fetchRows<AccountView>('/accounts', { ...filter })}
         />
       </section>
-      {item !== '' && <AccountPanel key={item} id={item} plans={plans} onChanged={rows.refresh} />}
+      {item !== '' && <AccountPanel key={item} id={item} plans={plans} onChanged={rows.onChanged} />}
       {isCreating ? (
         <NewAccountDialog
           plans={plans}
@@ -159,8 +159,8 @@ interface AccountPanelProps {
   /** Id or name. */
   readonly id: string;
   readonly plans: readonly PlanView[];
-  /** Called after a change of the account, so that the list fetches its row again. */
-  readonly onChanged: () => void;
+  /** Called after a change of the account, so that the list shows it. */
+  readonly onChanged: (account: AccountView) => void;
 }
 
 function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
@@ -173,7 +173,7 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
     onChanged: (changedAccount: AccountView): void => {
       setView(changedAccount);
       onClose();
-      onChanged();
+      onChanged(changedAccount);
     },
   };
   return (
