@@ -9,13 +9,15 @@
  * find its own thoughts again. What differs from a chat completion:
  *
  *     system, developer     one instruction outside of the turns, wherever the messages are
- *     consecutive messages  are one turn; function results are a turn of their own
+ *     consecutive messages  are one turn
+ *     function results      are a turn of their own, right after that of the calls
  *     the first turn        is the user's: a placeholder goes before one of the model
  *     tool_call_id          a function result names its function; `id` is accepted from Gemini 3 on
  *     signatures            Gemini 3 wants the signature of a call back, on the first call of each message
  *     name, audio           members of messages for which Gemini has no place: they are left out
  *
  * Must hold: a signature goes back unchanged with the call that it came with, or Gemini 3 responds with 400.
+ * Function results come right after their calls, or each model of Gemini responds with 400.
  * The gateway itself fetches no URL, because a caller could make it read the internal network
  * (test/unit/providers/gemini/contents.test.ts).
  */
@@ -58,8 +60,8 @@ class ConversationWriter {
   readonly #turns: Turn[] = [];
   /** Names of functions by the ids of their calls. */
   readonly #functionNames = new Map<unknown, string>();
-  /** Whether the last turn has function results, which must not share a turn with other parts. */
-  #lastTurnHasResults = false;
+  /** The turns of function results, which must not share a turn with other parts. */
+  readonly #resultTurns = new Set<Turn>();
 
   constructor(isGemini3: boolean) {
     this.#isGemini3 = isGemini3;
@@ -81,7 +83,7 @@ class ConversationWriter {
         return;
       case 'tool':
       case 'function':
-        this.#addParts('user', this.#resultParts(message, path), { hasResults: true });
+        this.#addResult(this.#resultParts(message, path));
         return;
       default:
         throw new FieldError(`${path}.role`, 'must be system, developer, user, assistant or tool');
@@ -98,13 +100,37 @@ class ConversationWriter {
     return { system: [], contents: [{ role: 'user', parts: this.#system }] };
   }
 
-  /** Adds parts to the last turn, or to a new turn. `hasResults`: the parts are of a function result. */
-  #addParts(role: Role, parts: readonly Part[], { hasResults = false } = {}): void {
+  /** Adds parts to the last turn, or to a new turn. */
+  #addParts(role: Role, parts: readonly Part[]): void {
     if (parts.length === 0) return;
     const lastTurn = this.#turns.at(-1);
-    if (lastTurn?.role === role && this.#lastTurnHasResults === hasResults) lastTurn.parts.push(...parts);
+    if (lastTurn?.role === role && !this.#resultTurns.has(lastTurn)) lastTurn.parts.push(...parts);
     else this.#turns.push({ role, parts: [...parts] });
-    this.#lastTurnHasResults = hasResults;
+  }
+
+  /**
+   * Adds a function result. What the user has said between the calls and the result comes after the result:
+   * Gemini rejects a result that does not follow the calls at once.
+   */
+  #addResult(parts: readonly Part[]): void {
+    const lastTurn = this.#turns.at(-1);
+    const turnBefore = this.#turns.at(-2);
+    const isOfUser = lastTurn?.role === 'user' && !this.#resultTurns.has(lastTurn);
+    const goesBeforeLast = isOfUser && this.#mayPrecedeResult(turnBefore);
+    const precedingTurn = goesBeforeLast ? turnBefore : lastTurn;
+    if (precedingTurn !== undefined && this.#resultTurns.has(precedingTurn)) {
+      precedingTurn.parts.push(...parts);
+      return;
+    }
+    const resultTurn: Turn = { role: 'user', parts: [...parts] };
+    this.#resultTurns.add(resultTurn);
+    this.#turns.splice(goesBeforeLast ? -1 : this.#turns.length, 0, resultTurn);
+  }
+
+  /** Whether a function result may come right after the turn: it has calls, or other results. */
+  #mayPrecedeResult(turn: Turn | undefined): boolean {
+    if (turn === undefined) return false;
+    return this.#resultTurns.has(turn) || turn.parts.some(({ functionCall }) => functionCall !== undefined);
   }
 
   /** Parts of an assistant message, without thoughts: Gemini wants their signatures back, not their text. */

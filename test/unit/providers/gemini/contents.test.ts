@@ -96,6 +96,52 @@ const conversation = [
   user('thanks'),
 ];
 
+void t.test('results follow their calls, whatever was said in between', (t) => {
+  const calls = (...ids: string[]): object =>
+    assistant(null, { tool_calls: ids.map((id) => call(id, 'f', '{}')) });
+  const called = (count: number): object =>
+    turn('model', ...Array.from({ length: count }, () => ({ functionCall: { name: 'f', args: {} } })));
+  const given = (...values: string[]): object =>
+    turn(
+      'user',
+      ...values.map((value) => ({ functionResponse: { name: 'f', response: { result: value } } })),
+    );
+  for (const [name, messages, contents] of [
+    [
+      'before the result',
+      [user('1'), calls('a'), user('2'), result('a', 'x'), user('3')],
+      [turn('user', text('1')), called(1), given('x'), turn('user', text('2'), text('3'))],
+    ],
+    [
+      'between the results',
+      [user('1'), calls('a', 'b'), result('a', 'x'), user('2'), result('b', 'y')],
+      [turn('user', text('1')), called(2), given('x', 'y'), turn('user', text('2'))],
+    ],
+    [
+      'around the results',
+      [user('1'), calls('a', 'b'), user('2'), result('a', 'x'), user('3'), result('b', 'y')],
+      [turn('user', text('1')), called(2), given('x', 'y'), turn('user', text('2'), text('3'))],
+    ],
+    [
+      'of the system',
+      [user('1'), calls('a'), system('2'), result('a', 'x')],
+      [turn('user', text('1')), called(1), given('x')],
+    ],
+    [
+      'two rounds',
+      [user('1'), calls('a'), result('a', 'x'), calls('b'), user('2'), result('b', 'y')],
+      [turn('user', text('1')), called(1), given('x'), called(1), given('y'), turn('user', text('2'))],
+    ],
+    [
+      'a function without a call',
+      [user('1'), { role: 'function', name: 'f', content: 'x' }],
+      [turn('user', text('1')), given('x')],
+    ],
+  ] as const)
+    t.strictSame(contentsOf(messages, false).contents, contents, name);
+  t.end();
+});
+
 void t.test('calls and results before Gemini 3', (t) => {
   t.strictSame(contentsOf(conversation, false).contents, [
     turn('user', text('weather?')),
