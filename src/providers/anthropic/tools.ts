@@ -191,5 +191,7 @@ function responseFormOf(
   const closed =
     schema !== undefined && traits.obeysSchemas ? formatSchema(schema, { strict: isStrict }) : undefined;
   if (closed !== undefined) return { format: { type: 'json_schema', schema: closed } };
-  return { tool: { name: responseToolName(body), description, input_schema: schema ?? ANY_OBJECT } };
+  // Anthropic rejects a tool whose schema has no type, such as `{}` or a schema that is a `$ref` alone.
+  const inputSchema = { type: 'object', ...(schema ?? ANY_OBJECT) };
+  return { tool: { name: responseToolName(body), description, input_schema: inputSchema } };
 }

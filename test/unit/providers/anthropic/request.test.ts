@@ -232,6 +232,15 @@ const WRITTEN: [
       output_config: undefined,
     },
   ],
+  ...[
+    ['a schema without a type', {}],
+    ['a schema that refers', { $ref: '#/$defs/a', $defs: { a: SCHEMA } }],
+  ].map(([name, schema]): (typeof WRITTEN)[number] => [
+    `${name as string}, of an older model`,
+    format(schema as object),
+    { tools: [ANSWER({ type: 'object', ...(schema as object) })] },
+    OLD,
+  ]),
   [
     'any object',
     { response_format: { type: 'json_object' } },
