@@ -8,9 +8,10 @@
  * weigh, and until every known node has reported what it holds and every host what it has spent. What a
  * silent host holds stays held, because only that host knows how much it has spent.
  *
- * Must hold: a server that may have lost data grants nothing until no limit can be exceeded by that. The
- * server must be Redis 7 or Valkey 7.2 or newer, and must not evict keys. Also
- * test/unit/sharing/valkey-loss.test.ts, valkey-blink.test.ts.
+ * Must hold: each call is over only when its calls of all partitions are; otherwise a later one would overlap
+ * them (test/unit/sharing/valkey-coordinator.partitions.test.ts). A server that may have lost data grants
+ * nothing until no limit can be exceeded by that. The server must be Redis 7 or Valkey 7.2 or newer, and must
+ * not evict keys. Also test/unit/sharing/valkey-loss.test.ts, valkey-blink.test.ts.
  */
 import { invariant } from '../core/errors.js';
 import type { Calendar } from '../core/quotas.js';
@@ -85,10 +86,7 @@ export class ValkeyCoordinator implements Coordinator {
 
   async join(): Promise<WallMs> {
     this.#assertOpen();
-    const timesMs = await Promise.all(
-      this.#partitions.map((partition) => this.#orLost(() => partition.enter())),
-    );
-    return this.#recordTimes(timesMs);
+    return this.#recordTimes(await this.#ofEach((partition) => partition.enter()));
   }
 
   async exchange(asks: readonly LeaseAsk[]): Promise<ExchangeReply> {
@@ -100,10 +98,8 @@ export class ValkeyCoordinator implements Coordinator {
     const asksByPartition = this.#partitions.map((): LeaseAsk[] => []);
     asks.forEach((ask, index) => asksByPartition[numbers[index]!]!.push(ask));
     // Partitions without an ask get an exchange too, as a sign of life.
-    const exchanges = await allOrFirstLoss(
-      this.#partitions.map((partition, number) =>
-        this.#orLost(() => partition.exchange(sequence, asksByPartition[number]!)),
-      ),
+    const exchanges = await this.#ofEach((partition, number) =>
+      partition.exchange(sequence, asksByPartition[number]!),
     );
     const wallMs = this.#recordTimes(exchanges.map(({ nowMs }) => nowMs));
     // Each partition has replied in the order of its asks.
@@ -114,19 +110,17 @@ export class ValkeyCoordinator implements Coordinator {
   async view(scopes: readonly string[], slots: readonly number[] = []): Promise<ScopeView[]> {
     this.#assertOpen();
     invariant(scopes.length <= EXCHANGE_ASKS_MAX, 'a view is within its bound');
-    const views = await Promise.all(
-      this.#partitions.map((partition, number) => {
-        const scopesThere = scopes.filter((scope) => partitionOf(scope, this.#partitions.length) === number);
-        return partition.view(scopesThere, slots);
-      }),
-    );
+    const views = await this.#ofEach((partition, number) => {
+      const scopesThere = scopes.filter((scope) => partitionOf(scope, this.#partitions.length) === number);
+      return partition.view(scopesThere, slots);
+    });
     const viewOf = new Map(views.flatMap((view) => [...view]));
     return scopes.flatMap((scope) => viewOf.get(scope) ?? []);
   }
 
   async leave(): Promise<void> {
     this.#assertOpen();
-    await allOrFirstLoss(this.#partitions.map((partition) => this.#orLost(() => partition.leave())));
+    await this.#ofEach((partition) => partition.leave());
   }
 
   close(): Promise<void> {
@@ -148,25 +142,21 @@ export class ValkeyCoordinator implements Coordinator {
     return [wallMs - this.#serverTimesMs[partition]!, number * DAY_MS - startMs];
   }
 
-  /** Turns any error of `call` into a CoordinatorLost, because none may end the process. */
-  async #orLost<Result>(call: () => Promise<Result>): Promise<Result> {
-    try {
-      return await call();
-    } catch (error) {
-      throw this.#unexpected.asLost(error);
-    }
+  /**
+   * Makes a call of each partition, and waits for all of them, so that none overlaps the next call. Then
+   * rejects with the first loss. Any error becomes a CoordinatorLost, because none may end the process.
+   */
+  async #ofEach<Result>(
+    call: (partition: ValkeyPartition, number: number) => Promise<Result>,
+  ): Promise<Result[]> {
+    const ends = await Promise.allSettled(this.#partitions.map(call));
+    return ends.map((end) => {
+      if (end.status === 'rejected') throw this.#unexpected.asLost(end.reason);
+      return end.value;
+    });
   }
 
   #assertOpen(): void {
     if (this.#isClosed) throw new CoordinatorLost('closed', 'the coordinator was closed');
   }
-}
-
-/** Waits for all calls, so that an exchange is over before the next begins. Then throws the first loss. */
-async function allOrFirstLoss<Result>(calls: readonly Promise<Result>[]): Promise<Result[]> {
-  const ends = await Promise.allSettled(calls);
-  return ends.map((end) => {
-    if (end.status === 'rejected') throw end.reason;
-    return end.value;
-  });
 }

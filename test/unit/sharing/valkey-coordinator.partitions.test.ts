@@ -1,0 +1,54 @@
+/** What a coordinator does if one of its partitions fails, or replies with nonsense. */
+import t from 'tap';
+import { identity } from '../../support/authority-conformance.js';
+import { ValkeyWorld } from '../../support/valkey-world.js';
+import { type ValkeyClient, ValkeyError } from '#src/sharing/valkey-client.js';
+import { packed } from '#src/sharing/valkey-codec.js';
+
+/** A server of two partitions whose replies are made by `reply`. */
+function connect(reply: (partition: number) => Promise<unknown>) {
+  const world = new ValkeyWorld(() => 'redis://localhost', 2);
+  const client = {
+    command: () => Promise.resolve('PONG'),
+    run: (_script: unknown, [key]: readonly string[]) => reply(key!.includes(':0}') ? 0 : 1),
+    close: () => undefined,
+  } as unknown as ValkeyClient;
+  return world.connect(identity('a'), undefined, { client });
+}
+
+void t.test('a join is over when all of its calls are', async (t) => {
+  let release = (): void => undefined;
+  const slow = new Promise<void>((resolve) => (release = resolve));
+  const coordinator = await connect(async (partition) => {
+    if (partition === 0) throw new ValkeyError('offline', 'no connection');
+    await slow;
+    throw new ValkeyError('late', 'no reply');
+  });
+  let isOver = false;
+  const join = coordinator.join().finally(() => (isOver = true));
+  join.catch(() => undefined);
+  for (let turn = 0; turn < 10; turn++) await new Promise(setImmediate);
+  t.notOk(isOver, 'another call is under way, and the next join would overlap it');
+  release();
+  await t.rejects(join, { code: 'authority_lost', reason: 'unreachable' }, 'the first loss');
+});
+
+void t.test('nonsense is a loss, whatever was asked', async (t) => {
+  for (const nonsense of [null, 7, 'OK', [], {}, [7]]) {
+    const coordinator = await connect(() => Promise.resolve(packed(nonsense)));
+    const what = JSON.stringify(nonsense);
+    const calls: Record<string, () => Promise<unknown>> = {
+      join: () => coordinator.join(),
+      exchange: () => coordinator.exchange([{ scope: 'acct_1', stocks: {} }]),
+      leave: () => coordinator.leave(),
+    };
+    for (const [name, call] of Object.entries(calls))
+      await t.rejects(call(), { code: 'authority_lost' }, `${name}: ${what}`);
+    // A row that cannot be read costs its own scope alone, so some of this is an empty view.
+    const view = coordinator.view(['acct_1'], [0]).catch((error: unknown) => error);
+    t.ok(
+      Array.isArray(await view) || ((await view) as { code?: string }).code === 'authority_lost',
+      `view: ${what}`,
+    );
+  }
+});
