@@ -27,6 +27,7 @@ import { FileWatch } from './file-watch.js';
 import { type GroupEnd, type GroupOptions, type Replacement, RESTART_PAUSES } from './group-member.js';
 import { ProcessGroup } from './process-group.js';
 import { Reloads } from './reloads.js';
+import { filesOf } from './watched-files.js';
 
 const GATEWAY_ENTRY = new URL('../gateway/main.js', import.meta.url);
 /** A start with two million keys takes seconds, so a start that takes two minutes hangs. */
@@ -238,17 +239,4 @@ class Supervisor {
     });
     return replacement;
   }
-}
-
-/**
- * Returns the files whose content is part of the settings: first `source`, then each file that a setting
- * names. A new setting that names a file must be added here, or a change of its file is not seen.
- */
-function filesOf(source: string | undefined, settings: Settings): string[] {
-  const { models, notify, admin, listen } = settings;
-  const upstreams = models.flatMap((model) => model.upstreams);
-  const namedPaths = upstreams.flatMap(({ key_file: key, ca_file: ca }) => [key, ca]);
-  namedPaths.push(notify?.secret_file, admin.oidc?.client_secret_file);
-  namedPaths.push(listen.tls?.cert_file, listen.tls?.key_file);
-  return [source, ...new Set(namedPaths)].filter((path) => path !== undefined);
 }

@@ -1,4 +1,4 @@
-/** Reloads that wait to be recorded: each is asked of one process at a time, and the last hundred are kept. */
+/** Reloads that wait to be recorded: each is asked of one process at a time; the last hundred are kept. */
 import t from 'tap';
 import { UnrecordedReloads } from '#src/supervisor/unrecorded-reloads.js';
 
