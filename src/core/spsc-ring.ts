@@ -16,7 +16,9 @@
  * (`published`). The reader gives bytes back by an atomic store, which the writer loads when it needs space.
  *
  * Must hold: one thread writes and one reads; the length of the ring is a power of two, so that counts may
- * wrap at 2^32; and a record is whole before `publish` or the message announces it.
+ * wrap at 2^32; and a record is whole before `publish` or the message announces it. Users bound their records
+ * to half of the ring: a longer one, with the gap before it, may not fit an empty ring either, and `reserve`
+ * then returns -1 until other records have moved the position.
  */
 import { invariant } from './errors.js';
 

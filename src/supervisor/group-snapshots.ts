@@ -138,6 +138,8 @@ function only(snapshot: Snapshot, kind: SnapshotKind): Snapshot {
  * The history recorder (gateway/history-recorder.ts) collects them every two seconds. AccountHistory
  * (telemetry/account-history.ts) counts each source once, so a report that is collected again changes
  * nothing. If more processes end within two seconds, the charts lack the last calls of the first of them.
+ * That is rare: a replacement ends one process after the other, and a stop ends the recorder too. More would
+ * cost more: every collection sends all that are kept, up to 20 KB each.
  */
 const ENDED_REPORTS_MAX = 4;
 
