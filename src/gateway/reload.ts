@@ -165,7 +165,7 @@ export class LiveSettings {
 
   /** Enables the accounts whose plan was missing and is in the settings again. */
   async #reopenPlanless({ ledger, groupNames, registry, store, log }: ReloadContext): Promise<void> {
-    // The index of the next account is the number of accounts.
+    // The index of the next account is the number of accounts, of which this ledger may lack the last.
     if (!ledger.countPlans(store.freeAccountIndex()).has(NO_PLAN_INDEX)) return;
     const accounts = await reopenPlanless(store, { ledger, groupNames }, () => registry.catalog);
     if (accounts > 0) log.info('accounts are enabled again: their plan is in the settings', { accounts });

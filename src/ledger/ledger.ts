@@ -111,10 +111,19 @@ export class Ledger extends Calls {
     return this.#statusOf(account) >>> 1;
   }
 
-  /** How many of the first `accounts` accounts each plan has, by its index. 2 ms per 100,000. Main thread. */
+  /** Whether the account has a slot here. Hosts with higher limits may make accounts beyond. Any thread. */
+  hasSlot(account: AccountIndex): boolean {
+    return account < this.#accountsMax;
+  }
+
+  /**
+   * How many of the first `accounts` accounts each plan has, by its index; those without a slot are left out.
+   * 2 ms per 100,000. Main thread.
+   */
   countPlans(accounts: number): Map<number, number> {
     const counts = new Map<number, number>();
-    for (let account = 0; account < accounts; account++) {
+    const end = Math.min(accounts, this.#accountsMax);
+    for (let account = 0; account < end; account++) {
       const planIndex = this.planIndexOf(asAccountIndex(account));
       counts.set(planIndex, (counts.get(planIndex) ?? 0) + 1);
     }

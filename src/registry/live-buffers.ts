@@ -241,8 +241,8 @@ const PAGE_ITEMS = 1_000;
 
 /**
  * Enables accounts that were disabled because their plan was missing, if a reload brought the plan back.
- * Resolves with their number. Reads every account, 10 µs each, so gateway/reload.ts calls it only if there
- * are accounts without a plan.
+ * Resolves with their number. Passes over accounts that have no slot in this ledger (`ChangeApplier.#fits`).
+ * Reads every account, 10 µs each, so gateway/reload.ts calls it only if there are accounts without a plan.
  */
 export async function reopenPlanless(
   store: RecordStore,
@@ -254,6 +254,7 @@ export async function reopenPlanless(
   while (from !== undefined) {
     const { items, next } = store.listAccounts(from, PAGE_ITEMS);
     for (const record of items) {
+      if (!live.ledger.hasSlot(record.index)) continue;
       if (live.ledger.planIndexOf(record.index) !== NO_PLAN_INDEX) continue;
       // `catalog` is called again, because another reload may come between two pages.
       if (findPlanIndex(catalog(), record.planId) === undefined) continue;

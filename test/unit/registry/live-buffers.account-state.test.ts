@@ -1,7 +1,12 @@
 import t from 'tap';
 import { asAccountIndex, asGroupIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
-import { accountStateOf, findPlanIndex } from '#src/registry/live-buffers.js';
-import { CATALOG } from '../store/support.js';
+import { createLedgerBuffers } from '#src/ledger/layout.js';
+import { Ledger } from '#src/ledger/ledger.js';
+import { NO_PLAN_INDEX } from '#src/registry/catalog.js';
+import { createGroupNames, GroupNames } from '#src/registry/group-names.js';
+import { accountStateOf, findPlanIndex, reopenPlanless } from '#src/registry/live-buffers.js';
+import { Store } from '#src/store/store.js';
+import { CATALOG, StoppedClock } from '../store/support.js';
 
 const record = {
   index: asAccountIndex(3),
@@ -63,4 +68,36 @@ void t.test('active only when it is, and its plan and its group are there', (t) 
     }
   }
   t.end();
+});
+
+void t.test('accounts of other hosts beyond the ledger hinder no plan from coming back', async (t) => {
+  const store = new Store(t.testdir());
+  const ledger = new Ledger(createLedgerBuffers({ accountsMax: 4, callsInFlightMax: 1 }), new StoppedClock());
+  store.commit(() => {
+    for (let slot = 0; slot < 9; slot++)
+      store.putAccount({ ...record, index: asAccountIndex(slot), id: `acct_${slot}`, name: `a${slot}` });
+  });
+  for (let slot = 0; slot < 4; slot++)
+    ledger.openAccount(asAccountIndex(slot), {
+      ...accountStateOf(record, undefined, CATALOG, undefined),
+      planIndex: slot < 3 ? NO_PLAN_INDEX : 0,
+      active: false,
+    });
+  t.same(
+    [...ledger.countPlans(store.freeAccountIndex())],
+    [
+      [NO_PLAN_INDEX, 3],
+      [0, 1],
+    ],
+  );
+  const live = { ledger, groupNames: new GroupNames(createGroupNames(1)) };
+  t.equal(await reopenPlanless(store, live, () => CATALOG), 3);
+  t.same(
+    [...ledger.countPlans(store.freeAccountIndex())],
+    [
+      [1, 3],
+      [0, 1],
+    ],
+  );
+  await store.close();
 });
