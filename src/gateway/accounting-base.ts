@@ -38,7 +38,7 @@ import type { FlushRequests } from './group-requests.js';
 import { IdempotencyService, type IdempotencyServiceOptions } from './idempotency-service.js';
 import { IdNames } from './id-names.js';
 import type { GroupPosition, GroupSnapshot, SnapshotKind } from './messages.js';
-import { ChangedScopes } from './quota-notices.js';
+import { ChangedScopes } from './changed-scopes.js';
 import type { LiveSettings } from './reload.js';
 
 /** The options of `openAccounting` (accounting.ts). */

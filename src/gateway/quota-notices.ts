@@ -1,11 +1,11 @@
 /**
  * Finds notices: a quota of a day or a month is nearly used up, or a balance is low. Each notice is reported
  * by a line in the log, and by a webhook if the settings name a receiver (webhook-outbox.ts sends it).
- * notifications.ts owns a QuotaNotices, on the main thread of each gateway process; store/flush.ts fills the
- * ChangedScopes.
+ * notifications.ts owns a QuotaNotices, on the main thread of each gateway process.
  *
- *     flush → ChangedScopes → check: use of each scope and of the groups above it → passed a threshold?
- *           → claimed among the hosts? → marked in the store with its webhook → line in the log
+ *     flush → ChangedScopes (changed-scopes.ts) → check: use of each scope and of the groups above it
+ *           → passed a threshold? → claimed among the hosts? → marked in the store with its webhook
+ *           → line in the log
  *
  * Each threshold is reported once a day or month. The store writes the mark and the webhook in one
  * transaction, so only one process of a host reports a notice, and none reports it again after a restart. Of
@@ -24,13 +24,10 @@ import type { AccountIndex, KeyIndex, PicoUnits } from '../core/units.js';
 import type { QuotaUse } from '../registry/quota-use.js';
 import type { NoticeMark, NoticeRows, WaitingWebhook } from '../store/notice-rows.js';
 import type { Log } from '../telemetry/log.js';
+import type { ChangedScopes } from './changed-scopes.js';
 
-/** How many accounts, and keys, may wait for a check: some 10 MB. A later flush adds the others. */
-const CHANGED_SCOPES_MAX = 100_000;
 /** How many accounts, and how many keys, one check reads: some 10 ms on the main thread. */
 const CHECKED_SCOPES_MAX = 200;
-/** Scopes that are due within this time of each other are checked together. */
-const MERGED_WITHIN_MS = 1_000;
 /** How many notices one check logs one by one. A further line says how many others there are. */
 const LOG_LINES_MAX = 100;
 /**
@@ -41,80 +38,10 @@ const BALANCE_CLAIM_MS = 31 * 86_400_000;
 /** How much longer than its day or month a claim lasts, because the clocks of hosts differ. */
 const CLAIM_OVERLAP_MS = 3_600_000;
 /**
- * When scopes are checked again. Other hosts may take so long to report their use, because an idle lease is
- * reported after 16 s. One time for all reasons, because `addLater` takes times in their order.
- */
-const CHECK_AGAIN_MS = 20_000;
-/**
  * How long scopes whose check fails are checked again. A scope that can never be read would otherwise keep
  * those from being read that are checked with it.
  */
 const FAILURE_MS_MAX = 600_000;
-
-/** Accounts and keys that flushes have written and no check has read. */
-export class ChangedScopes {
-  /** Whether the settings want notices; otherwise nothing is added. */
-  readonly #isWatched: () => boolean;
-  readonly #accounts = new Set<AccountIndex>();
-  readonly #keys = new Set<KeyIndex>();
-  /** Scopes to be checked again, the earliest first. At most one entry for each MERGED_WITHIN_MS. */
-  readonly #later: { readonly atMs: number; readonly scopes: ScopeLists }[] = [];
-
-  constructor(isWatched: () => boolean) {
-    this.#isWatched = isWatched;
-  }
-
-  /** store/flush.ts calls it with what a flush has written. Drops what exceeds CHANGED_SCOPES_MAX. */
-  add(accounts: Iterable<AccountIndex>, keys: Iterable<KeyIndex>): void {
-    if (!this.#isWatched()) return;
-    addUpTo(CHANGED_SCOPES_MAX, this.#accounts, accounts);
-    addUpTo(CHANGED_SCOPES_MAX, this.#keys, keys);
-  }
-
-  /** Takes out at most `max` accounts and keys each, the oldest first. `nowMs` and `atMs` are monotonic. */
-  take(max: number, nowMs: number): ScopeLists {
-    while (this.#later[0] !== undefined && this.#later[0].atMs <= nowMs) {
-      const { accounts, keys } = this.#later.shift()!.scopes;
-      this.add(accounts, keys);
-    }
-    return { accounts: takeFrom(this.#accounts, max), keys: takeFrom(this.#keys, max) };
-  }
-
-  /** Adds the scopes again at `atMs`, which must not be before an earlier `atMs`. */
-  addLater(scopes: ScopeLists, atMs: number): void {
-    const lastEntry = this.#later.at(-1);
-    if (lastEntry === undefined || lastEntry.atMs + MERGED_WITHIN_MS < atMs)
-      this.#later.push({ atMs, scopes });
-    else {
-      this.#later.pop();
-      const accounts = new Set([...lastEntry.scopes.accounts, ...scopes.accounts]);
-      const keys = new Set([...lastEntry.scopes.keys, ...scopes.keys]);
-      this.#later.push({ atMs: lastEntry.atMs, scopes: { accounts: [...accounts], keys: [...keys] } });
-    }
-  }
-}
-
-interface ScopeLists {
-  readonly accounts: readonly AccountIndex[];
-  readonly keys: readonly KeyIndex[];
-}
-
-function addUpTo<Index>(max: number, changed: Set<Index>, added: Iterable<Index>): void {
-  for (const index of added) {
-    if (changed.size >= max) return;
-    changed.add(index);
-  }
-}
-
-function takeFrom<Index>(changed: Set<Index>, max: number): Index[] {
-  const taken: Index[] = [];
-  for (const index of changed) {
-    if (taken.length >= max) break;
-    taken.push(index);
-    changed.delete(index);
-  }
-  return taken;
-}
 
 /** A scope, and what all hosts that share the scope have used of its quotas. */
 export interface ScopeUse {
@@ -227,7 +154,7 @@ export class QuotaNotices {
       const scopes = await read(accounts, keys);
       // The hosts together may have passed a threshold. No host knows that until the others report their use.
       if (claim !== undefined && scopes.some((scope) => mayHavePassed(scope, notify.at)))
-        changed.addLater(scopesToCheck, clock.monotonicMs() + CHECK_AGAIN_MS);
+        changed.addAgain(scopesToCheck, clock.monotonicMs());
       await this.#report(scopes);
       if (this.#failingSinceMs !== undefined) log.warn('quotas are looked at again');
       this.#failingSinceMs = undefined;
@@ -237,8 +164,7 @@ export class QuotaNotices {
       const nowMs = clock.monotonicMs();
       this.#failingSinceMs ??= nowMs;
       // No flush may add the scope again: if its quota is used up, its calls are refused.
-      if (nowMs - this.#failingSinceMs < FAILURE_MS_MAX)
-        changed.addLater(scopesToCheck, nowMs + CHECK_AGAIN_MS);
+      if (nowMs - this.#failingSinceMs < FAILURE_MS_MAX) changed.addAgain(scopesToCheck, nowMs);
     } finally {
       this.#isChecking = false;
     }

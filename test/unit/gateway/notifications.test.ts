@@ -3,7 +3,7 @@ import t from 'tap';
 import { asAccountIndex, asKeyIndex, asPicoUnits } from '#src/core/units.js';
 import type { Accounting } from '#src/gateway/accounting.js';
 import { Notifications } from '#src/gateway/notifications.js';
-import { ChangedScopes } from '#src/gateway/quota-notices.js';
+import { ChangedScopes } from '#src/gateway/changed-scopes.js';
 import type { LiveSettings } from '#src/gateway/reload.js';
 import { StoreError } from '#src/store/store-file.js';
 import { Store } from '#src/store/store.js';

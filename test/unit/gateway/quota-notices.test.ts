@@ -4,8 +4,8 @@ import type { Settings } from '#src/config/schema.js';
 import { picoUnitsOf } from '#src/core/money.js';
 import type { QuotaName } from '#src/core/quotas.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
+import { ChangedScopes } from '#src/gateway/changed-scopes.js';
 import {
-  ChangedScopes,
   noticesOf,
   QuotaNotices,
   type QuotaNoticesOptions,
@@ -311,17 +311,4 @@ void t.test('what can never be looked at is left alone after ten minutes', async
     await world.rest();
   }
   t.equal(reads, 31, 'once, and each 20 s of ten minutes');
-});
-
-void t.test('what has changed is bounded, and taken oldest first', (t) => {
-  const changed = new ChangedScopes(() => true);
-  changed.add([3, 1, 3, 2].map(asAccountIndex), [asKeyIndex(7)]);
-  t.same(changed.take(2, 0), { accounts: [3, 1], keys: [7] });
-  t.same(changed.take(2, 0), { accounts: [2], keys: [] });
-  changed.add(
-    Array.from({ length: 100_001 }, (_, index) => asAccountIndex(index)),
-    [],
-  );
-  t.equal(changed.take(200_000, 0).accounts.length, 100_000);
-  t.end();
 });
