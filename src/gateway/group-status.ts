@@ -1,6 +1,6 @@
 /**
  * Builds the document of `GET /admin/v1/status` from the ProcessStatus of each gateway, and from the last
- * counters of the processes that have ended. stats.ts calls `statusDocument` and `sharingStatusOf` on a main
+ * counters of the processes that have ended. process-group-stats.ts and process-status.ts call it on a main
  * thread, supervisor/group-snapshots.ts `addStatus` and `endedStatus` in the supervisor process. Pure.
  *
  * Must hold: the sums include the last counters of ended processes, so that no sum falls. The names in the

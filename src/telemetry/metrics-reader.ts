@@ -1,7 +1,7 @@
 /**
  * Sums over the stripes of all threads (metrics-layout.ts), for `/metrics`, the status and the snapshots that
  * gateway processes exchange. gateway/gateway-metrics.ts creates the reader; the families in telemetry/ and
- * gateway/stats.ts call it. Main thread.
+ * gateway/process-status.ts call it. Main thread.
  *
  * The sums are not of one moment: a call that ends during a read may be in one sum and not in another. The
  * two words of a cost are read one after the other, so what the newest charge adds to one of them may be

@@ -1,7 +1,7 @@
 /**
  * Samples of all metrics of one process at one moment, and how they are merged over a host's processes.
- * gateway/stats.ts merges the snapshots for a page. supervisor/group-snapshots.ts adds up the last snapshots
- * of ended processes, of which counters and histograms stay in the sums. Pure.
+ * gateway/process-group-stats.ts merges the snapshots for a page. supervisor/group-snapshots.ts adds up the
+ * last snapshots of ended processes, of which counters and histograms stay in the sums. Pure.
  *
  * Must hold:
  * - No sum of a counter or histogram falls when a process ends. Prometheus would take the fall for a restart

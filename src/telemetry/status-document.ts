@@ -1,7 +1,7 @@
 /**
  * The JSON document of `GET /admin/v1/status`, and percentiles of it. The main thread writes the document
- * (gateway/stats.ts for one process, gateway/group-status.ts over several). The console, the command line and
- * the history (history.ts) read it.
+ * (gateway/process-status.ts for one process, gateway/group-status.ts over several). The console, the command
+ * line and the history (history.ts) read it.
  *
  * Counts are sums since the start: for rates and percentiles a reader takes the difference of two responses.
  * Money is decimal text, in units of the currency.

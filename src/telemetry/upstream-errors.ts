@@ -1,7 +1,7 @@
 /**
  * The last errors of each upstream, for operators: of failed attempts, also if another upstream then served
  * the call. gateway/gateway-logs.ts adds each ended call but the plain ones, which have no failed attempt;
- * gateway/stats.ts reads the errors for the status. Main thread of a gateway process.
+ * gateway/process-status.ts reads the errors for the status. Main thread of a gateway process.
  *
  * Must hold: what is kept is bounded, for each upstream and in all
  * (test/unit/telemetry/upstream-errors.test.ts).

@@ -1,7 +1,7 @@
 /** What the sum over all gateways is if not all is known. */
 import t from 'tap';
 import type { GroupSnapshot, Snapshot } from '#src/gateway/messages.js';
-import { ProcessGroupStats } from '#src/gateway/stats.js';
+import { ProcessGroupStats } from '#src/gateway/process-group-stats.js';
 import type { AccountReport } from '#src/telemetry/account-history.js';
 
 const reportOf = (source: string): AccountReport => ({ source, spans: [] });
