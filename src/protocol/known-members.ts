@@ -76,7 +76,8 @@ export class Level {
   readonly #slots = new Int8Array(SLOTS);
 
   /**
-   * The names must consist of lower-case letters, digits and `_`: `find` folds no other characters.
+   * The names consist of lower-case letters, digits and `_`: `find` folds no other characters. `stored` is by
+   * name of a member.
    * `textTypes`, for a level of parts: the types of parts that are text; '' stands for a part without a type.
    */
   constructor(
@@ -86,6 +87,14 @@ export class Level {
   ) {
     this.names = Object.keys(members);
     this.inner = Object.values(members);
+    invariant(
+      this.names.every((name) => /^[a-z0-9_]+$/.test(name)),
+      'known names are in lower case',
+    );
+    invariant(
+      Object.keys(stored).every((name) => this.names.includes(name)),
+      'what names something stored is a known name',
+    );
     this.stored = this.names.map((name) => stored[name]);
     this.isOfParts = textTypes !== undefined;
     this.typeIndex = this.names.indexOf('type');

@@ -11,7 +11,7 @@ import {
   REQUEST,
   spellingOf,
   STREAM_OPTIONS,
-  type Level,
+  Level,
 } from '#src/protocol/known-members.js';
 import { readText } from '../../support/read-text.js';
 
@@ -217,5 +217,13 @@ void t.test('folding', (t) => {
     const char = String.fromCodePoint(code);
     if (/^[a-z]$/iu.test(char) && !/^[a-z]$/.test(foldedName(char))) t.fail(code.toString(16));
   }
+  t.end();
+});
+
+void t.test('a level takes no name that it would never find', (t) => {
+  for (const name of ['Model', 'max-tokens', 'größe', '\u212aey', ''])
+    t.throws(() => new Level({ [name]: undefined }), /lower case/, name);
+  t.throws(() => new Level({ url: undefined }, { uri: 'storage_url' }), /stored/);
+  t.doesNotThrow(() => new Level({ url_2: undefined }, { url_2: 'storage_url' }));
   t.end();
 });

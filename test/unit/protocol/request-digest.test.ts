@@ -89,3 +89,9 @@ void t.test('bodies of one meaning have one digest, others have others', (t) => 
   t.equal(new Set(byText.values()).size, byText.size);
   t.end();
 });
+
+void t.test('a string without an end does not keep the thread for ever', (t) => {
+  for (const body of ['{"a', '{"model":"m","a":"b', '{"a":"b\\\\\\"}', '"'])
+    t.throws(() => requestDigestOf({ body, bodyIsAscii: true, largeBody: undefined }, ''), /string/, body);
+  t.end();
+});
