@@ -14,6 +14,7 @@
 import {
   HISTORY_PERIOD_SECONDS,
   isAhead,
+  RING_NAMES,
   type RingName,
   Rings,
   type Span,
@@ -112,11 +113,13 @@ export class AccountHistory extends Rings<AccountSpan, AccountRing> {
 
   /**
    * Takes the reports of all processes, every HISTORY_PERIOD_SECONDS; returns the spans that are complete by
-   * now, each once: the caller writes them to disk. Ignores a report of a span that was complete before.
+   * now, each once: the caller writes them to disk. Ignores a report of a span that was complete before, and
+   * of a ring that only another version has.
    */
   add(reports: readonly AccountReport[], nowSeconds: number): AccountSpanOfRing[] {
     for (const { source, spans } of reports) {
-      for (const { ring, span } of spans) this.ring(ring).addReport(source, span, nowSeconds);
+      for (const { ring, span } of spans)
+        if (RING_NAMES.includes(ring)) this.ring(ring).addReport(source, span, nowSeconds);
     }
     return this.each((ring) => ring.pushComplete(nowSeconds));
   }

@@ -180,3 +180,12 @@ void t.test('a clock that was a day ahead and is set right: the accounts have sp
   }
   t.end();
 });
+
+void t.test('spans of rings that only another version has are left out, and cost no other span', (t) => {
+  const history = new AccountHistory();
+  const span = { start: START, accounts: { acct_1: figures(3) } };
+  const spans = ['7d', 'constructor', '__proto__', '1h'].map((ring) => ({ ring: ring as '1h', span }));
+  t.same(history.add([{ source: 'newer', spans }], START + 10), []);
+  t.same(history.add([], START + 60), [{ ring: '1h', span }]);
+  t.end();
+});
