@@ -20,11 +20,8 @@ import { USAGE_SOURCES } from '../core/token-counts.js';
 import { CONTENTS_MESSAGE_BYTES } from '../request/call-contents.js';
 import type { CallRingBuffer } from '../telemetry/call-ring-layout.js';
 import { CallRingReader, type PlainCall } from '../telemetry/call-ring-reader.js';
-import {
-  CONTENTS_HEAD_BYTES,
-  ContentsBudget,
-  type ContentsBudgetBuffer,
-} from '../telemetry/contents-layout.js';
+import { ContentsBudget, type ContentsBudgetBuffer } from '../telemetry/contents-budget.js';
+import { CONTENTS_HEAD_BYTES } from '../telemetry/contents-layout.js';
 import { LineFile } from '../telemetry/line-file.js';
 import {
   isTerminal,

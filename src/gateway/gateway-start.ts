@@ -23,7 +23,7 @@ import { credentialsOf, secretsOfCredential } from '../providers/credentials/cre
 import { START } from '../registry/operator-change.js';
 import { createBodyBudget } from '../request/body-budget.js';
 import { createCallRing } from '../telemetry/call-ring-layout.js';
-import { createContentsBudget } from '../telemetry/contents-layout.js';
+import { createContentsBudget } from '../telemetry/contents-budget.js';
 import type { Log } from '../telemetry/log.js';
 import { createLeftCallTable } from '../upstream/left-calls.js';
 import { createBudget } from '../upstream/worker-budget.js';

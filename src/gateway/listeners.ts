@@ -17,7 +17,7 @@ import type { CallTableBuffer } from '../channel/call-table.js';
 import type { Settings } from '../config/schema.js';
 import type { BodyBudgetBuffer } from '../request/body-budget.js';
 import type { CallRingBuffer } from '../telemetry/call-ring-layout.js';
-import type { ContentsBudgetBuffer } from '../telemetry/contents-layout.js';
+import type { ContentsBudgetBuffer } from '../telemetry/contents-budget.js';
 import { threadMemory } from './thread-pool.js';
 import type { Log } from '../telemetry/log.js';
 import type { Accounting } from './accounting.js';

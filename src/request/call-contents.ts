@@ -12,12 +12,8 @@ import { joinedBytes } from '../core/bytes.js';
 import type { Clock } from '../core/clock.js';
 import { asWallMs, type KeyIndex } from '../core/units.js';
 import type { KeyTable } from '../registry/key-table.js';
-import {
-  type ClippedText,
-  type ContentsBudget,
-  type ContentsMode,
-  packContents,
-} from '../telemetry/contents-layout.js';
+import type { ContentsBudget } from '../telemetry/contents-budget.js';
+import { type ClippedText, type ContentsMode, packContents } from '../telemetry/contents-layout.js';
 import type { Outcome } from '../telemetry/metrics-layout.js';
 
 /** A batch of so much is sent. gateway-logs.ts sizes its blocks for it and the contents of one more call. */

@@ -27,7 +27,7 @@ import { GroupNames } from '../registry/group-names.js';
 import { KeyTable } from '../registry/key-table.js';
 import { CallRingWriter } from '../telemetry/call-ring-writer.js';
 import { LogSwitch, openLog } from '../telemetry/log.js';
-import { ContentsBudget } from '../telemetry/contents-layout.js';
+import { ContentsBudget } from '../telemetry/contents-budget.js';
 import { MainWatchdog } from '../telemetry/main-watchdog.js';
 import { ListenerMetrics } from '../telemetry/metrics-writers.js';
 import { openSpanOutbox } from '../telemetry/span-outbox.js';

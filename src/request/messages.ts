@@ -18,7 +18,7 @@ import type { Catalog } from '../registry/catalog.js';
 import type { GroupNamesBuffer } from '../registry/group-names.js';
 import type { KeyTableBuffers } from '../registry/key-table.js';
 import type { CallRingBuffer } from '../telemetry/call-ring-layout.js';
-import type { ContentsBudgetBuffer } from '../telemetry/contents-layout.js';
+import type { ContentsBudgetBuffer } from '../telemetry/contents-budget.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { SpanOutlet } from '../telemetry/span-outbox.js';
 import type { Sampling } from '../telemetry/trace-sampling.js';

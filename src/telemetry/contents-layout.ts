@@ -1,15 +1,12 @@
 /**
- * The layout of a call's contents, the same in messages between threads and in files, and the memory budget
- * for contents that are not written yet. A listener packs contents (request/call-contents.ts) if
- * `call_log.contents` keeps any; the main thread writes them to files, and reads them there
- * (call-log/contents-writer.ts). Any thread.
+ * The layout of a call's contents, the same in messages between threads and in files. A listener packs
+ * contents (request/call-contents.ts) if `call_log.contents` keeps any; the main thread writes them to files,
+ * and reads them there (call-log/contents-writer.ts). Any thread.
  *
  * Must hold:
  * - The table stays, because files of earlier versions are read.
  * - `bytes in all` is 32 plus the bytes of the three texts. A reader rejects other contents as cut off
  *   (test/unit/call-log/contents-writer.test.ts).
- * - What is taken of a budget is given back once, else a listener keeps no contents any more, or without
- *   bound (test/unit/telemetry/contents-layout.test.ts; of calls: test/unit/request/call-contents.test.ts).
  *
  *     byte  bits  field
  *        0    32  bytes in all
@@ -34,12 +31,6 @@ const RESPONSE_FULL_BYTES_AT = 28;
 export const CONTENTS_HEAD_BYTES = 32;
 /** The greatest number of a 32-bit field. */
 const WORD_MAX = 2 ** 32 - 1;
-/** Words of ContentsBudget. */
-const TAKEN = 0;
-const DROPPED = 1;
-const WORDS = 2;
-/** The budget of one listener: 250 calls of the longest texts by default, or 16,000 of 2 KB. */
-const BUDGET_BYTES = 32 * 1024 * 1024;
 
 /** Which calls have their contents kept: none, those that failed, or all. */
 export type ContentsMode = 'none' | 'errors' | 'all';
@@ -113,57 +104,4 @@ export function contentsAt(data: Buffer, at: number): CallContents {
       bytesInAll: data.readUInt32LE(at + RESPONSE_FULL_BYTES_AT),
     },
   };
-}
-
-/** gateway/gateway-start.ts creates a budget for each listener, which gets it in its `workerData`. */
-export type ContentsBudgetBuffer = SharedArrayBuffer;
-
-export function createContentsBudget(): ContentsBudgetBuffer {
-  return new SharedArrayBuffer(WORDS * Int32Array.BYTES_PER_ELEMENT);
-}
-
-/**
- * The memory budget for contents of one listener's calls.
- *
- *     word 0  taken    bytes in memory; the listener adds, and gives back what it drops; the main thread
- *                      gives back what it has appended (gateway/gateway-logs.ts)
- *     word 1  dropped  calls whose contents were not kept because the budget was used up, modulo 2^32
- */
-export class ContentsBudget {
-  readonly #words: Int32Array;
-
-  constructor(buffer: ContentsBudgetBuffer) {
-    this.#words = new Int32Array(buffer);
-  }
-
-  /**
-   * Takes `bytes` and returns true, or returns false if the budget has fewer left. Then nothing is taken, and
-   * the listener counts the call by `countDropped`.
-   */
-  take(bytes: number): boolean {
-    if (Atomics.add(this.#words, TAKEN, bytes) + bytes <= BUDGET_BYTES) return true;
-    this.giveBack(bytes);
-    return false;
-  }
-
-  /** To be called once for the bytes of each `take` that returned true. */
-  giveBack(bytes: number): void {
-    Atomics.sub(this.#words, TAKEN, bytes);
-  }
-
-  /**
-   * gateway-logs.ts calls it when the listener has ended and its messages were read, before its successor
-   * takes of the budget.
-   */
-  giveBackAll(): void {
-    Atomics.store(this.#words, TAKEN, 0);
-  }
-
-  countDropped(): void {
-    Atomics.add(this.#words, DROPPED, 1);
-  }
-
-  get dropped(): number {
-    return Atomics.load(this.#words, DROPPED) >>> 0;
-  }
 }

@@ -6,9 +6,9 @@ import { GatewayLogs } from '#src/gateway/gateway-logs.js';
 import { CallOutbox } from '#src/gateway/traces.js';
 import { CallRingWriter } from '#src/telemetry/call-ring-writer.js';
 import { createCallRing, DROPPED, DROPPED_LOG_ONLY } from '#src/telemetry/call-ring-layout.js';
-import { createContentsBudget } from '#src/telemetry/contents-layout.js';
+import { createContentsBudget } from '#src/telemetry/contents-budget.js';
 import { createLogSwitch, LogSwitch } from '#src/telemetry/log.js';
-import { createExportBudget, ExportBudget } from '#src/telemetry/span-outbox.js';
+import { createExportBudget, ExportBudget } from '#src/telemetry/export-budget.js';
 import { SOUND_YAML, worldOf } from '../config/support.js';
 import { ListLog } from '../store/support.js';
 

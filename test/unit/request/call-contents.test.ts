@@ -2,12 +2,8 @@
 import t from 'tap';
 import { asKeyIndex, asMonotonicMs, asWallMs } from '#src/core/units.js';
 import { ContentsGatherer, type ContentsSettings } from '#src/request/call-contents.js';
-import {
-  ContentsBudget,
-  contentsAt,
-  contentsBytesAt,
-  createContentsBudget,
-} from '#src/telemetry/contents-layout.js';
+import { ContentsBudget, createContentsBudget } from '#src/telemetry/contents-budget.js';
+import { contentsAt, contentsBytesAt } from '#src/telemetry/contents-layout.js';
 import { newSeed, pick, randomBelow, randomOf } from '../../support/random.js';
 
 const KEY = asKeyIndex(3);

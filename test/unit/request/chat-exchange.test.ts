@@ -16,7 +16,7 @@ import { createCallRing, type EndedCall } from '#src/telemetry/call-ring-layout.
 import { CallRingReader } from '#src/telemetry/call-ring-reader.js';
 import { CallRingWriter } from '#src/telemetry/call-ring-writer.js';
 import { LogSwitch } from '#src/telemetry/log.js';
-import { ContentsBudget, createContentsBudget } from '#src/telemetry/contents-layout.js';
+import { ContentsBudget, createContentsBudget } from '#src/telemetry/contents-budget.js';
 import { ListenerMetrics } from '#src/telemetry/metrics-writers.js';
 import { NO_MODEL, OTHER_MODEL, createMetrics, modelSlotOf } from '#src/telemetry/metrics-layout.js';
 import { MetricsReader } from '#src/telemetry/metrics-reader.js';

@@ -1,6 +1,6 @@
 /** The memory budget for contents that are not written yet. */
 import t from 'tap';
-import { ContentsBudget, createContentsBudget } from '#src/telemetry/contents-layout.js';
+import { ContentsBudget, createContentsBudget } from '#src/telemetry/contents-budget.js';
 
 const MIB = 1024 * 1024;
 
