@@ -19,12 +19,8 @@ import { callJson, type CallRecord, type CallSink } from '../telemetry/call-reco
 import type { Log } from '../telemetry/log.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { FromSpanExport, SpanExportInit, ToSpanExport } from '../telemetry/span-record.js';
-import {
-  createExportBudget,
-  ExportBudget,
-  type ExportCounts,
-  type SpanOutlet,
-} from '../telemetry/span-outbox.js';
+import { createExportBudget, ExportBudget, type ExportCounts } from '../telemetry/export-budget.js';
+import type { SpanOutlet } from '../telemetry/span-outbox.js';
 import { samplingOf, type Sampling } from '../telemetry/trace-sampling.js';
 
 /** How long the last export may delay the end of the gateway. */
@@ -198,7 +194,7 @@ export class CallOutbox implements CallSink {
     this.#send = send;
   }
 
-  /** Adds the call to the next batch. If SPANS_IN_FLIGHT_MAX wait (span-outbox.ts), the call is dropped. */
+  /** Adds the call to the next batch. If SPANS_IN_FLIGHT_MAX wait (export-budget.ts), the call is dropped. */
   append(call: CallRecord): void {
     if (this.#budget.take(1)) this.#lines.push(callJson(call));
   }

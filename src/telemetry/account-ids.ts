@@ -6,7 +6,7 @@
  * - Batches go on in the order in which they came, each once.
  * - One request for ids runs at a time, and its reply has each account that was asked for, else all batches
  *   wait until `releaseAll`.
- * - SPANS_IN_FLIGHT_MAX (span-outbox.ts) bounds the waiting spans: `ready` gives them back to the budget.
+ * - SPANS_IN_FLIGHT_MAX (export-budget.ts) bounds the waiting spans: `ready` gives them back to the budget.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { AccountIndex } from '../core/units.js';

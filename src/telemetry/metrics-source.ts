@@ -13,7 +13,7 @@ import type { FlushSnapshot } from './flush-meter.js';
 import type { HistogramSnapshot } from './histogram.js';
 import type { MetricsReader } from './metrics-reader.js';
 import type { CredentialStatus, RegistryState, SharingState } from './status-document.js';
-import type { ExportCounts } from './span-outbox.js';
+import type { ExportCounts } from './export-budget.js';
 import type { NamedUpstream, UpstreamScopeLimits } from './upstream-names.js';
 
 export interface ModelName {

@@ -6,7 +6,7 @@
  * Must hold:
  * - No call waits for a collector that fails or hangs. Items for which there is no time or memory are
  *   dropped and counted (test/e2e/traces.test.ts, test/e2e/log-records.test.ts).
- * - What the senders took of a budget is given back here once (span-outbox.ts).
+ * - What the senders took of a budget is given back here once (export-budget.ts).
  * - `close` drains the sources before it waits for ids, and waits for ids before it closes the exports: each
  *   step gives items to the next.
  * - A batch that cannot be unpacked is counted and logged (test/unit/gateway/traces.test.ts). Any other
@@ -28,7 +28,7 @@ import type { CallView } from './call-record.js';
 import { otelLogRecordOf, otelSpanOf } from './otel-items.js';
 import { LogRecordExport, SpanExport } from './span-export.js';
 import type { FromSpanExport, SpanBatch, SpanExportInit, ToSpanExport } from './span-record.js';
-import { ExportBudget } from './span-outbox.js';
+import { ExportBudget } from './export-budget.js';
 import { ThreadHealth } from './thread-health.js';
 
 /** The cache of ids is cleared this often, so that an id that could not be read is asked for again. */

@@ -18,7 +18,7 @@ import {
 } from '@opentelemetry/sdk-logs';
 import { BatchSpanProcessor, type ReadableSpan, type SpanExporter } from '@opentelemetry/sdk-trace';
 import type { Log } from './log.js';
-import { type ExportBudget, SPANS_IN_FLIGHT_MAX } from './span-outbox.js';
+import { type ExportBudget, SPANS_IN_FLIGHT_MAX } from './export-budget.js';
 import { unpackSpans } from './span-codec.js';
 import type { SpanBatch, SpanRecord } from './span-record.js';
 

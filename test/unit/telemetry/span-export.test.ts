@@ -8,7 +8,7 @@ import type { SpanExporter } from '@opentelemetry/sdk-trace';
 import t from 'tap';
 import { otelSpanOf } from '#src/telemetry/otel-items.js';
 import { LogRecordExport, QUEUE_ITEMS_MAX, SpanExport } from '#src/telemetry/span-export.js';
-import { createExportBudget, ExportBudget, SPANS_IN_FLIGHT_MAX } from '#src/telemetry/span-outbox.js';
+import { createExportBudget, ExportBudget, SPANS_IN_FLIGHT_MAX } from '#src/telemetry/export-budget.js';
 import { packSpans } from '#src/telemetry/span-codec.js';
 import { numberedSpan as record } from '../../support/numbered-spans.js';
 import { FakeLog } from '../../fixtures/upstream-server.js';

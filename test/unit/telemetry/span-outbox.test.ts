@@ -1,12 +1,8 @@
 /** Spans on their way: bounded whatever the exporting side does, and every one of them accounted for. */
 import { MessageChannel, receiveMessageOnPort } from 'node:worker_threads';
 import t from 'tap';
-import {
-  createExportBudget,
-  ExportBudget,
-  SpanOutbox,
-  SPANS_IN_FLIGHT_MAX,
-} from '#src/telemetry/span-outbox.js';
+import { createExportBudget, ExportBudget, SPANS_IN_FLIGHT_MAX } from '#src/telemetry/export-budget.js';
+import { SpanOutbox } from '#src/telemetry/span-outbox.js';
 import { packSpans, unpackSpans } from '#src/telemetry/span-codec.js';
 import type { SpanBatch } from '#src/telemetry/span-record.js';
 import { numberedSpan as record } from '../../support/numbered-spans.js';

@@ -1,0 +1,86 @@
+/**
+ * The budget of spans in flight to the exporting thread, and the counts of what became of them: in words that
+ * all threads share, because ports have no back-pressure. In flight is what was sent, and was not yet given
+ * back by the exporting thread (span-export.thread.ts). gateway/traces.ts creates this budget, and a second
+ * one for log records, which the main thread sends. An _item_ of a budget is a span or a log record.
+ *
+ * Must hold: what a sender takes, the exporting thread gives back once. If less is given back, senders stop
+ * for good; if more, they send without bound (test/unit/telemetry/span-outbox.test.ts,
+ * test/unit/telemetry/span-export.test.ts).
+ */
+
+/** Position of the 32-bit word of ExportBudget. 32 bits are enough, because items in flight are bounded. */
+const IN_FLIGHT = 0;
+/** Positions of its 64-bit words, which only grow. The 64-bit word 0 contains IN_FLIGHT. */
+const EXPORTED = 1;
+const FAILED = 2;
+const DROPPED = 3;
+const WORDS = 4;
+
+/** Half a second of 16,000 calls a second with two spans each, of the call and its attempt; some 5 MB. */
+export const SPANS_IN_FLIGHT_MAX = 16_384;
+
+/** Counts of items since the start, as in ExportBudget. The names are labels of metrics. */
+export interface ExportCounts {
+  readonly exported: number;
+  readonly failed: number;
+  readonly dropped: number;
+}
+
+export function createExportBudget(): SharedArrayBuffer {
+  return new SharedArrayBuffer(WORDS * BigInt64Array.BYTES_PER_ELEMENT);
+}
+
+/**
+ * The budget and counts of items, in words that all threads share.
+ *
+ *     32-bit word 0   in flight      the sender takes, the exporting thread gives back
+ *     64-bit word 1   exported       accepted by the collector; the exporting thread adds
+ *     64-bit word 2   failed         not accepted by the collector, or not readable in the exporting thread,
+ *                                    which adds
+ *     64-bit word 3   dropped        a bound was reached, here or in the exporting thread; any thread adds
+ */
+export class ExportBudget {
+  readonly #inFlight: Int32Array;
+  readonly #counts: BigInt64Array;
+
+  constructor(shared: SharedArrayBuffer) {
+    this.#inFlight = new Int32Array(shared);
+    this.#counts = new BigInt64Array(shared);
+  }
+
+  /** Counts the items as in flight and returns true, or counts them as dropped if that would be too many. */
+  take(items: number): boolean {
+    if (Atomics.add(this.#inFlight, IN_FLIGHT, items) + items <= SPANS_IN_FLIGHT_MAX) return true;
+    this.giveBack(items);
+    this.countDropped(items);
+    return false;
+  }
+
+  /** Whether nothing can be taken now, because the exporting thread has not read what was sent. */
+  get isUsedUp(): boolean {
+    return Atomics.load(this.#inFlight, IN_FLIGHT) >= SPANS_IN_FLIGHT_MAX;
+  }
+
+  /** Call it once for the items of each `take` that returned true. */
+  giveBack(items: number): void {
+    Atomics.sub(this.#inFlight, IN_FLIGHT, items);
+  }
+
+  countExported(items: number): void {
+    Atomics.add(this.#counts, EXPORTED, BigInt(items));
+  }
+
+  countFailed(items: number): void {
+    Atomics.add(this.#counts, FAILED, BigInt(items));
+  }
+
+  countDropped(items: number): void {
+    Atomics.add(this.#counts, DROPPED, BigInt(items));
+  }
+
+  counts(): ExportCounts {
+    const countAt = (word: number): number => Number(Atomics.load(this.#counts, word));
+    return { exported: countAt(EXPORTED), failed: countAt(FAILED), dropped: countAt(DROPPED) };
+  }
+}
