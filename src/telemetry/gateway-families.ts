@@ -4,8 +4,8 @@
  * exposition.ts reads them at a scrape, on the main thread.
  *
  * Must hold:
- * - Names and labels stay, because dashboards use them (no test). `npm run docs` copies names, labels and
- *   help to docs/metrics.md.
+ * - Names and labels stay, because dashboards use them (test/unit/telemetry/exposition.names.test.ts).
+ *   `npm run docs` copies names, labels and help to docs/metrics.md.
  * - No label has a value that a caller can choose, so that the number of time series is bounded.
  * - Samples have the labels that the family declares (test/unit/telemetry/exposition.test.ts).
  * - Money and counts that all processes read from one store have `across: 'one'`, because a sum would count

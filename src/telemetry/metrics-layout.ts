@@ -31,7 +31,8 @@
  *   the words of the constant before.
  * - Only one thread writes a stripe, but for the exception above
  *   (test/unit/telemetry/counter-stripes.test.ts).
- * - The names in the lists below stay: they are labels of metrics and members of the admin interface.
+ * - The names in the lists below stay: they are labels of metrics and members of the admin interface
+ *   (test/unit/telemetry/exposition.names.test.ts).
  */
 import {
   ERROR_CODES,

@@ -3,8 +3,8 @@
  * scrape, on the main thread. A model has samples once it has had a call.
  *
  * Must hold:
- * - Names and labels stay, because dashboards use them (no test). `npm run docs` copies names, labels and
- *   help to docs/metrics.md.
+ * - Names and labels stay, because dashboards use them (test/unit/telemetry/exposition.names.test.ts).
+ *   `npm run docs` copies names, labels and help to docs/metrics.md.
  * - No label has a value that a caller can choose, so that the number of time series is bounded.
  * - Samples have the labels that the family declares (test/unit/telemetry/exposition.test.ts).
  */

@@ -3,8 +3,8 @@
  * with its own, and exposition.ts reads both at a scrape. Main thread.
  *
  * Must hold:
- * - Names and labels stay, because dashboards use them. test/deploy/metrics.test.ts notices only those that
- *   the dashboard and rules of deploy/ use. `npm run docs` copies names, labels and help to docs/metrics.md.
+ * - Names and labels stay, because dashboards use them (test/unit/telemetry/exposition.names.test.ts).
+ *   `npm run docs` copies names, labels and help to docs/metrics.md.
  * - Samples have the labels that the family declares (test/unit/telemetry/exposition.test.ts).
  * - Counters and calls in flight cover all upstreams since the start (`knownUpstreams`), so that a reload
  *   removes no counter. Breakers and limits cover only the upstreams of the present settings (`upstreams`).
