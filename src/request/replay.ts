@@ -188,6 +188,7 @@ export class Replay implements ResponseOwner, Swept {
       this.onDelivered();
       return;
     }
+    exchange.responseBegun();
     this.#writer = new ResponseWriter(exchange.res, this.#listener.clock, this);
     exchange.startSweep(this);
     const isStable = true;

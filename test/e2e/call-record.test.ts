@@ -164,8 +164,11 @@ void t.test('who asked for a stream, of calls with any end', async (t) => {
       'no balance': await gateway.request(poor.key, { body: { ...body, messages } }),
     };
     t.equal(answers.replayed.headers['idempotent-replayed'], 'true');
-    for (const [end, answer] of Object.entries(answers))
-      t.equal((await recordOf(gateway, answer)).stream, stream, `${end}, ${answer.status}`);
+    for (const [end, answer] of Object.entries(answers)) {
+      const call = await recordOf(gateway, answer);
+      t.equal(call.stream, stream, `${end}, ${answer.status}`);
+      t.equal(call.first_token_ms !== null, stream && answer.status === 200, `${end}: the first token`);
+    }
   }
   await gateway.stop();
 });
