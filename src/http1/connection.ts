@@ -97,8 +97,8 @@ export class Http1Connection implements SocketEvents {
   /** How many whole responses the connection has brought. */
   #responseCount = 0;
   /**
-   * Until when the connection must open, or may be idle; the pool looks at it. A busy connection has the
-   * deadlines of its call.
+   * Until when the connection must open, or may be idle: set as each begins, and the pool looks at it.
+   * A busy connection has the deadlines of its call.
    */
   #deadlineMs: number;
 
@@ -156,7 +156,7 @@ export class Http1Connection implements SocketEvents {
   // SocketEvents, which dialer.ts calls.
 
   onOpen(): void {
-    if (this.#state === 'opening') this.#becomeIdle();
+    if (this.#state === 'opening') this.#becomeIdle(this.#unannouncedKeepAliveMs);
   }
 
   onBytes(bytes: Buffer, length: number): void {
@@ -215,8 +215,7 @@ export class Http1Connection implements SocketEvents {
     if (keepAliveMs <= 0 || this.#parser.hasExcess || this.#socket.writableLength > 0) {
       this.#close(undefined);
     } else {
-      this.#deadlineMs = this.#clock.monotonicMs() + keepAliveMs;
-      this.#becomeIdle();
+      this.#becomeIdle(keepAliveMs);
     }
     call.onEnd();
   }
@@ -227,12 +226,18 @@ export class Http1Connection implements SocketEvents {
     const head = this.#parser.head!;
     if (!head.keepsAlive) return 0;
     const seconds = head.keepAliveSeconds;
-    if (seconds === undefined) return this.#isSecure ? KEEP_ALIVE_TLS_MS : KEEP_ALIVE_PLAIN_MS;
+    if (seconds === undefined) return this.#unannouncedKeepAliveMs;
     return Math.min(KEEP_ALIVE_MS_MAX, seconds * 1_000 - KEEP_ALIVE_MARGIN_MS);
   }
 
-  #becomeIdle(): void {
+  /** How long the connection is kept idle if the server does not say for how long it does so. */
+  get #unannouncedKeepAliveMs(): number {
+    return this.#isSecure ? KEEP_ALIVE_TLS_MS : KEEP_ALIVE_PLAIN_MS;
+  }
+
+  #becomeIdle(keepAliveMs: number): void {
     this.#state = 'idle';
+    this.#deadlineMs = this.#clock.monotonicMs() + keepAliveMs;
     // A call that ended while it was paused has left the socket paused. An idle connection must see its end.
     if (this.#socket.isPaused()) this.#socket.resume();
     this.#owner.onFree(this);

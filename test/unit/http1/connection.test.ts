@@ -64,7 +64,13 @@ async function worldOf(t: Test, answer: (socket: Socket, connection: number, req
     });
     return ended;
   };
-  return { call, clock, sockets, requests, port };
+  /** A call that is aborted at once: the connection that it opens stays unused. */
+  const abortedCall = (): void => {
+    const nothing = (): void => undefined;
+    const handler = { onStart: nothing, onData: nothing, onEnd: nothing, onError: nothing };
+    client.start(target, '{}', 'r', handler).abort();
+  };
+  return { call, abortedCall, clock, sockets, requests, port };
 }
 
 /** What came with a response is seen after the turn that brought it. */
@@ -176,6 +182,21 @@ void t.test('how long it is kept', async (t) => {
     clock.nowMs += keptMs + 1;
     await closed;
     t.pass('closed without a call');
+  }
+});
+
+void t.test('how long one is kept that opened for a call which left: not until it had to open', async (t) => {
+  for (const [idleMs, connections] of [
+    [3_999, 1],
+    [4_000, 2],
+  ] as const) {
+    const { call, abortedCall, clock, sockets } = await worldOf(t, (socket) => socket.write(GOOD));
+    abortedCall();
+    await eventually('it opens', () => (sockets.length === 1 ? true : undefined));
+    await turns();
+    clock.nowMs += idleMs;
+    t.equal((await call()).text, 'ok');
+    t.equal(sockets.length, connections, `after ${idleMs} ms`);
   }
 });
 
