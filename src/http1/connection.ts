@@ -94,8 +94,8 @@ export class Http1Connection implements SocketEvents {
   #state: 'opening' | 'busy' | 'idle' | 'gone' = 'opening';
   /** The call whose response is not whole yet. Each of its methods may abort it, which clears `#call`. */
   #call: ResponseEvents | undefined;
-  /** How many whole responses the connection has brought. */
-  #responseCount = 0;
+  /** Whether the connection was kept idle before its last request, after a response or unused. */
+  #wasIdle = false;
   /**
    * Until when the connection must open, or may be idle: set as each begins, and the pool looks at it.
    * A busy connection has the deadlines of its call.
@@ -170,7 +170,7 @@ export class Http1Connection implements SocketEvents {
     const hadHead = parser.head !== undefined;
     parser.push(bytes, length);
     if (!hadHead && parser.head !== undefined) {
-      if (this.#responseCount > 0 && this.#failIfUnsolicited(parser.head)) return;
+      if (this.#wasIdle && this.#failIfUnsolicited(parser.head)) return;
       call.onHead(parser.head);
     }
     // Each callback may abort the call, which clears `#call`.
@@ -208,7 +208,6 @@ export class Http1Connection implements SocketEvents {
   /** Ends the call, whose response is whole, and keeps the connection or closes it. */
   #finish(call: ResponseEvents, bytes: Buffer, length: number): void {
     this.#call = undefined;
-    this.#responseCount++;
     const keepAliveMs = this.#keepAliveMs();
     if (this.#parser.hasExcess) this.#recordUnsolicited(bytes, this.#parser.excessStart, length);
     // `writableLength`: if the server responded early, part of the request may be unsent.
@@ -241,6 +240,8 @@ export class Http1Connection implements SocketEvents {
     // A call that ended while it was paused has left the socket paused. An idle connection must see its end.
     if (this.#socket.isPaused()) this.#socket.resume();
     this.#owner.onFree(this);
+    // The owner may have sent the next request at once, or closed the connection.
+    this.#wasIdle = this.isIdle;
   }
 
   /**
@@ -281,9 +282,8 @@ export class Http1Connection implements SocketEvents {
   #fail(error: ConnectionError): void {
     if (this.#state === 'gone') return;
     const call = this.#call;
-    // The connection had served before, and no byte of this response came: most likely the upstream closed it
-    // while it was idle.
-    const wasDead = this.#responseCount > 0 && !this.#parser.hasBegun && DEAD_CODES.has(error.code);
+    // The connection was idle, and no byte of this response came: most likely the upstream closed it then.
+    const wasDead = this.#wasIdle && !this.#parser.hasBegun && DEAD_CODES.has(error.code);
     this.#close(error);
     if (wasDead) call?.onDeadConnection(error);
     else call?.onConnectionError(error);

@@ -214,6 +214,16 @@ void t.test('a server that closes a kept connection under a request', async (t) 
   t.match(await call(), { fault: /HTTP1_CLOSED/, repeatable: false }, 'it was new');
 });
 
+void t.test('a server that closes a connection which it has kept without a request', async (t) => {
+  for (const answer of ['', 'HTTP/1.1 408 Late\r\nConnection: close\r\n\r\n']) {
+    const { call, abortedCall, sockets } = await worldOf(t, (socket) => socket.end(answer));
+    abortedCall();
+    await eventually('it opens', () => (sockets.length === 1 ? true : undefined));
+    await turns();
+    t.match(await call(), { fault: /HTTP1_CLOSED/, repeatable: true }, `answer ${answer}`);
+  }
+});
+
 void t.test('a server that closes right behind an answer that did not say so', async (t) => {
   const { call, requests } = await worldOf(t, (socket) => socket.end(GOOD));
   for (let count = 1; count <= 20; count++) {
