@@ -5,7 +5,7 @@
  * Must hold: if the gateway fails halfway, the output is cut off and the exit code is not 0
  * (test/e2e/export.test.ts); in a folder without a store nothing is written
  * (test/unit/cli/store-client.test.ts). A new field of CallView or UsageRowView that is to be exported is
- * added to its list of columns, and to COLUMN_KINDS if it is no text.
+ * added to its list of columns: the compiler asks only for its kind (COLUMN_KINDS).
  */
 import { once } from 'node:events';
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
@@ -17,7 +17,6 @@ import { type AdminClient, eachPage, queryOf, withAdminClient, withQuery } from 
 import { CALL_CSV_FIELDS, csvCellsOf } from './call-commands.js';
 import { addAdminOptions, type AdminOptions, exampleText } from './options.js';
 import { Misuse } from './output.js';
-import type { ParquetKind } from './parquet.js';
 
 const FORMATS = ['jsonl', 'csv', 'parquet'] as const;
 
@@ -97,14 +96,14 @@ interface Output<Row> {
  */
 async function outputOf<Row extends object>(
   format: Format,
-  columns: readonly string[],
+  columns: readonly ColumnName[],
   cellsOfRow: (row: Row) => CsvCell[],
-  listFields: readonly string[] = [],
+  listFields: readonly ColumnName[] = [],
 ): Promise<Output<Row>> {
   if (format === 'parquet') {
     // Imported only if needed, so that other commands start fast.
     const { ParquetFile } = await import('./parquet.js');
-    const kinds = [...columns, ...listFields].map((name) => [name, COLUMN_KINDS[name] ?? 'text'] as const);
+    const kinds = [...columns, ...listFields].map((name) => [name, COLUMN_KINDS[name]] as const);
     const file = new ParquetFile<Row>(process.stdout, Object.fromEntries(kinds));
     return { write: (rows) => file.write(rows), end: () => file.end() };
   }
@@ -126,12 +125,34 @@ async function outputOf<Row extends object>(
 /** Fields of a call that are lists. CALL_CSV_FIELDS of call-commands.ts has all others. */
 const CALL_LIST_FIELDS = ['attempts', 'quotas'] as const satisfies readonly (keyof CallView)[];
 
-/** The types of Parquet columns, of calls and of usage. A column that is not named here is text. */
-const COLUMN_KINDS: Readonly<Record<string, ParquetKind>> = {
+/** What the column of a field may be: whether a text is money or a time, the type of the field cannot say. */
+type KindOf<Value> = Value extends null
+  ? never
+  : Value extends string
+    ? 'text' | 'time' | 'money'
+    : Value extends number
+      ? 'integer' | 'float'
+      : Value extends boolean
+        ? 'boolean'
+        : 'json';
+
+/** The types of Parquet columns, of calls and of usage. A field without its kind does not compile. */
+const COLUMN_KINDS = {
   time: 'time',
+  request_id: 'text',
+  route: 'text',
   hour: 'time',
+  account: 'text',
+  account_name: 'text',
+  key: 'text',
+  key_name: 'text',
+  model: 'text',
+  answered_model: 'text',
+  upstream: 'text',
   stream: 'boolean',
+  cache: 'text',
   status: 'integer',
+  code: 'text',
   calls: 'integer',
   failed_calls: 'integer',
   estimated_calls: 'integer',
@@ -142,15 +163,20 @@ const COLUMN_KINDS: Readonly<Record<string, ParquetKind>> = {
   cache_write_1h_tokens: 'integer',
   completion_tokens: 'integer',
   reasoning_tokens: 'integer',
+  source: 'text',
   cost: 'money',
   uncovered: 'money',
   first_token_ms: 'float',
   duration_ms: 'float',
   queued_ms: 'float',
   admitted_ms: 'float',
+  error: 'text',
   attempts: 'json',
   quotas: 'json',
-} satisfies Partial<Record<keyof CallView | keyof UsageRowView, ParquetKind>>;
+} as const satisfies {
+  readonly [Name in keyof (CallView & UsageRowView)]: KindOf<(CallView & UsageRowView)[Name]>;
+};
+type ColumnName = keyof typeof COLUMN_KINDS;
 
 /** The columns of usage. Their names and order are public: a new column comes last. */
 const USAGE_CELLS = [
