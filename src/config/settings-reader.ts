@@ -179,11 +179,23 @@ export class SettingsReader {
 
   #readList(declaration: Declaration, raw: unknown, path: SettingPath): unknown {
     if (!Array.isArray(raw)) return this.#reject(declaration, raw, path);
-    if (raw.length < (declaration.minItems ?? 0)) return this.#reject(declaration, raw, path);
-    if (this.#reportLength(raw, declaration.maxItems, path)) return undefined;
+    if (!this.#hasLength(declaration, raw, path)) return undefined;
     const items = declaration.items ?? {};
     // An empty item is null here, because undefined means that a setting was left out.
     return raw.map((item: unknown, index) => this.#read(items, item ?? null, [...path, index]));
+  }
+
+  /** Whether a list has neither too few nor too many entries. Reports it if it has. */
+  #hasLength(
+    declaration: Declaration,
+    entries: readonly unknown[],
+    path: SettingPath,
+    origin?: string,
+  ): boolean {
+    if (entries.length >= (declaration.minItems ?? 0))
+      return !this.#reportLength(entries, declaration.maxItems, path, origin);
+    this.#reject(declaration, entries, path, origin);
+    return false;
   }
 
   /** Reports a list or map with more entries than the declaration permits. Returns whether it has more. */
@@ -200,12 +212,12 @@ export class SettingsReader {
 
   /** Reads a list from a variable: texts between commas. */
   #readCommaList(declaration: Declaration, { value, origin }: Override, path: SettingPath): unknown {
-    const { items = {}, maxItems } = declaration;
+    const { items = {} } = declaration;
     const texts = String(value)
       .split(',')
       .map((text) => text.trim())
       .filter((text) => text !== '');
-    if (this.#reportLength(texts, maxItems, path, origin)) return undefined;
+    if (!this.#hasLength(declaration, texts, path, origin)) return undefined;
     return texts.map((text, index) => this.#readLeaf(items, text, [...path, index], origin));
   }
 

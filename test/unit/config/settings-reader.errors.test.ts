@@ -1,5 +1,6 @@
 /** Every kind of fault with its exact message; all of them at once; and that no message shows a secret. */
 import t from 'tap';
+import { SettingsReader } from '#src/config/settings-reader.js';
 import { SOUND_YAML, worldOf, type World } from './support.js';
 import type { Test } from 'tap';
 
@@ -518,5 +519,32 @@ void t.test('more entries than a list or map may have', (t) => {
   t.same(fileOf(t, many).faults(), [
     'tollgate.yaml:4: models[0].upstreams[0].headers: got 65 entries, want at most 64',
   ]);
+  t.end();
+});
+
+void t.test('a list of a variable has the bounds of a list of the file', (t) => {
+  const names = {
+    type: 'array',
+    minItems: 1,
+    maxItems: 2,
+    items: { type: 'string' },
+    'x-want': 'a name',
+  } as const;
+  const root = { type: 'object', properties: { names: { ...names, 'x-environment': 'NAMES' } } } as const;
+  for (const [text, error] of [
+    ['a,b', undefined],
+    [',', 'NAMES names got an empty list, want a name'],
+    ['a,b,c', 'NAMES names got 3 entries, want at most 2'],
+  ] as const) {
+    const errors: string[] = [];
+    const reader = new SettingsReader(root, {
+      environment: { NAMES: text },
+      optionOverrides: new Map(),
+      secrets: true,
+      report: (path, message, origin) => errors.push(`${origin} ${path.join('.')} ${message}`),
+    });
+    reader.read({});
+    t.same(errors, error === undefined ? [] : [error], text);
+  }
   t.end();
 });
