@@ -4,12 +4,13 @@
  * what type each column has, and when a row group is written.
  *
  * Must hold: money is decimal(38,12), so that readers can add up columns exactly; at most one row group is in
- * memory (test/exports/recipes.test.ts, in which other programs read the files).
+ * memory (test/unit/cli/parquet.test.ts; in test/exports/recipes.test.ts other programs read the files).
  */
 import { once } from 'node:events';
 import type { Writable } from 'node:stream';
 import type { SchemaElement } from 'hyparquet-writer';
 import { ByteWriter, ParquetWriter } from 'hyparquet-writer';
+import { invariant } from '../core/errors.js';
 import { picoUnitsOfExact } from '../core/money.js';
 
 /** The type of a column. `json`: lists as JSON text, because their items differ from row to row. */
@@ -58,8 +59,8 @@ function valueOf(kind: ParquetKind, value: unknown): Value {
 }
 
 /**
- * Writes rows, which are objects with the names of the columns as fields. Await each `write` before the next
- * call; call `end` last, once.
+ * Writes rows, which are objects with the names of the columns as fields. `write` and `end` reject if the
+ * call before has not resolved, and after `end`.
  */
 export class ParquetFile<Row extends object> {
   readonly #output: Writable;
@@ -68,6 +69,8 @@ export class ParquetFile<Row extends object> {
   readonly #columns: readonly { readonly name: string; readonly kind: ParquetKind; values: Value[] }[];
   /** Characters of the texts in `#columns`. */
   #chars = 0;
+  /** While `write` or `end` runs, and after `end`. */
+  #isClosed = false;
 
   /** `kinds`: the columns by name, in their order. */
   constructor(output: Writable, kinds: Readonly<Record<string, ParquetKind>>) {
@@ -89,6 +92,7 @@ export class ParquetFile<Row extends object> {
 
   /** Takes rows. Writes each row group that is full, and waits for the reader of the output. */
   async write(rows: readonly Row[]): Promise<void> {
+    this.#close();
     for (const row of rows) {
       for (const { name, kind, values } of this.#columns) {
         const value = valueOf(kind, (row as Readonly<Record<string, unknown>>)[name]);
@@ -97,13 +101,20 @@ export class ParquetFile<Row extends object> {
       }
       if (this.#rowCount >= GROUP_ROWS_MAX || this.#chars >= GROUP_CHARS_MAX) await this.#writeGroup();
     }
+    this.#isClosed = false;
   }
 
   /** Writes the last row group and the index of the file, without which no program reads the file. */
   async end(): Promise<void> {
+    this.#close();
     if (this.#rowCount > 0) await this.#writeGroup();
     await this.#writer.finish();
     await this.#send();
+  }
+
+  #close(): void {
+    invariant(!this.#isClosed, 'one write at a time, and none after the end');
+    this.#isClosed = true;
   }
 
   /** Rows that wait for their row group. */
