@@ -77,7 +77,7 @@ export function terminalWidth(): number {
   return (process.stdout.isTTY && process.stdout.columns) || Infinity;
 }
 
-/** Prints one item as lines of `name  value`. `fields` must not be empty. */
+/** Prints one item as lines of `name  value`. */
 export async function printFields(fields: readonly (readonly [string, string])[]): Promise<void> {
   const { pad, widthOf } = await import('./table.js');
   const width = Math.max(...fields.map(([name]) => widthOf(name)));

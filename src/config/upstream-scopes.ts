@@ -3,7 +3,7 @@
  * what a key may use. Several models may name the same key, so limits that differ are an error.
  * load.ts calls the check; upstream/upstream-scopes.ts gives each scope its counters. Pure.
  *
- * Must hold:
+ * Must hold (test/unit/config/upstream-scopes.test.ts):
  * - Upstreams of one url and key have one scope, however the key is given.
  * - `scopeTextOf` gives the same text in all versions, because hosts with another version share limits by it.
  */

@@ -99,6 +99,29 @@ void t.test('a key in a header or in the query is a key', (t) => {
   t.end();
 });
 
+void t.test('the text of a scope is the same in every version', (t) => {
+  // Literal: hosts of an earlier version share limits by exactly these texts.
+  for (const [upstream, text] of [
+    [{ url: 'https://h:8443/v1/?a=1', key: 'k' }, '["https://h:8443","/v1","?a=1","k",[],null]'],
+    [{ url: 'http://h', model: 'there', quota_scope: 'model' }, '["http://h","","",null,[],"there"]'],
+    [{ url: 'http://h/v1', quota_scope: 'model' }, '["http://h","/v1","",null,[],"m"]'],
+    [
+      { url: 'http://h/v1', region: 'r', headers: { 'X-Token': 'b', Cookie: 'a', 'x-note': 'c' } },
+      '["http://h","/v1","",null,[["cookie","a"],["x-token","b"]],null]',
+    ],
+    [
+      { provider: 'vertex', region: 'us', project: 'p' },
+      '["https://us-aiplatform.googleapis.com","","",null,[],null,"vertex","us","p",""]',
+    ],
+    [
+      { provider: 'bedrock', region: 'r', profile: 'x' },
+      '["https://bedrock-runtime.r.amazonaws.com","","",null,[],null,"bedrock","r","","x"]',
+    ],
+  ] as const)
+    t.equal(scopeTextOf({ quota_scope: 'key', ...upstream }, 'm'), text);
+  t.end();
+});
+
 void t.test('a file is read without its keys too', (t) => {
   const world = worldOf(t, {
     'tollgate.yaml': fileOf(model('a', at('requests_per_minute: 5'), at('requests_per_minute: 6', 'L'))),
