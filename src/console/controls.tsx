@@ -3,7 +3,8 @@
  * account), error messages, a button that copies, names and money. Browser.
  *
  * Must hold: each icon is beside words, each field has a label, and an error is read out, so that the pages
- * can be used without seeing them (test/e2e/console.test.ts).
+ * can be used without seeing them (test/e2e/console.test.ts). A choice shows the value that counts
+ * (test/e2e/console-rules.test.ts).
  */
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
@@ -133,7 +134,13 @@ interface ChoiceProps extends Input {
   readonly options: readonly (string | readonly [value: string, text: string])[];
 }
 
+/**
+ * A value that is no option is added as one: the settings may have it no more, or the options have not come
+ * yet. A browser would show an empty field, and the value would count all the same.
+ */
 export function Choice({ label, hint, value, onValue, options }: ChoiceProps) {
+  const pairs = options.map((option) => (typeof option === 'string' ? ([option, option] as const) : option));
+  const shown = pairs.some(([option]) => option === value) ? pairs : [...pairs, [value, value] as const];
   return (
     <Field label={label} hint={hint}>
       {(id, hintId) => (
@@ -143,13 +150,11 @@ export function Choice({ label, hint, value, onValue, options }: ChoiceProps) {
           value={value}
           onChange={(event) => onValue(event.currentTarget.value)}
         >
-          {options
-            .map((option) => (typeof option === 'string' ? ([option, option] as const) : option))
-            .map(([option, text]) => (
-              <option key={option} value={option} selected={option === value}>
-                {text}
-              </option>
-            ))}
+          {shown.map(([option, text]) => (
+            <option key={option} value={option} selected={option === value}>
+              {text}
+            </option>
+          ))}
         </select>
       )}
     </Field>

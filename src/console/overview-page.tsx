@@ -41,8 +41,7 @@ export function OverviewPage({ live, onRange }: OverviewProps) {
   /** Id of the selected model; empty for all models, as is `model` of the functions below. */
   const [model, setModel] = useState('');
   const status = live.snapshots.at(-1);
-  // The selected model stays an option, also if a reload has removed the model.
-  const models = new Set([...(status?.models.map(({ id }) => id) ?? []), ...(model === '' ? [] : [model])]);
+  const models = status?.models.map(({ id }) => id) ?? [];
   return (
     <>
       <div class="head">

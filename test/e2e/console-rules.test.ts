@@ -132,3 +132,28 @@ void t.test('charts of another range wait for its values', SKIP, async (t) => {
   await route.continue();
   await charts.first().waitFor();
 });
+
+void t.test('a choice shows its value, also if that is no option any more', SKIP, async (t) => {
+  const { page, gateway } = await openConsole(t);
+  await page.goto(at(gateway, 'calls?model=removed'));
+  const model = page.getByLabel('Model');
+  await page.getByText('No such calls are kept.').waitFor();
+  t.equal(await model.inputValue(), 'removed');
+  await model.selectOption('All');
+  await eventually('all calls', () => (page.url().endsWith('#/calls') ? true : undefined));
+  t.same(await model.locator('option').filter({ hasText: 'removed' }).count(), 0);
+
+  const { accountId } = await gateway.admin.customer();
+  const { plan } = (await gateway.admin.account(accountId)) as unknown as { plan: string };
+  await page.route('**/admin/v1/plans', async (route) => {
+    const response = await route.fetch();
+    const { data } = (await response.json()) as { data: object[] };
+    await route.fulfill({ json: { data: [{ ...data[0], id: 'new' }], next: null } });
+  });
+  await page.goto(at(gateway, `accounts/${accountId}`));
+  await page.getByRole('button', { name: 'Change plan' }).click();
+  const choice = page.getByRole('dialog').getByLabel('Plan');
+  t.equal(await choice.inputValue(), plan, 'the plan that the settings lack');
+  await choice.selectOption('new');
+  t.equal(await choice.inputValue(), 'new');
+});
