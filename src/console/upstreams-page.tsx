@@ -3,7 +3,8 @@
  * table of upstreams too, and call-page.tsx the button that resets them. Browser (test/e2e/console.test.ts).
  *
  * Must hold: the counts of an upstream are compared with its own earlier counts, also after a restart, and
- * after a reload that has moved the upstream in the list (test/e2e/console-numbers.test.ts).
+ * after a reload that has moved the upstream in the list. “Last failure” leads to no other call than the one
+ * that failed last (test/e2e/console-numbers.test.ts).
  */
 import { useState } from 'preact/hooks';
 import type { ListView, ModelView } from '../admin/views.js';
@@ -238,7 +239,10 @@ function limitsOf({ quotas }: UpstreamStatus): string[] {
   return quotas.map(({ quota, limit, used }) => `${words(quota)}: ${number(used)} of ${number(limit)}`);
 }
 
-/** A link to the call whose attempt failed last, if that call is among the last errors. */
+/** By how much the moment of a failure in the metrics may differ from that of its error: both are rounded. */
+const SAME_MOMENT_SECONDS = 1;
+
+/** A link to the call whose attempt failed last, once that call has ended: then its error is listed. */
 function LastFailure({ upstream }: { readonly upstream: UpstreamStatus }) {
   const { last_failure: failure, last_errors: errors } = upstream;
   if (failure === null) return <>–</>;
@@ -247,6 +251,8 @@ function LastFailure({ upstream }: { readonly upstream: UpstreamStatus }) {
       {words(failure.kind)}, {ago(failure.at, Date.now())}
     </span>
   );
-  const requestId = errors[0]?.request_id;
-  return requestId === undefined ? content : <a href={callAddress(requestId)}>{content}</a>;
+  const lastError = errors.find(
+    ({ kind, at }) => kind === failure.kind && Math.abs(at - failure.at) <= SAME_MOMENT_SECONDS,
+  );
+  return lastError === undefined ? content : <a href={callAddress(lastError.request_id)}>{content}</a>;
 }

@@ -125,8 +125,17 @@ void t.test('upstreams are compared with themselves after a reload, and after a 
   const status = (await gateway.admin.send('GET', '/admin/v1/status')).json() as StatusDocument;
   const [upstream] = status.upstreams;
   const of = (model: string, attempts: number, failures: number) => ({
-    ...{ ...upstream!, model, attempts, failures },
+    ...{ ...upstream!, model, attempts, failures, ...errorsOf[model] },
   });
+  const error = (at: number, kind: string) => ({
+    ...{ at, kind, status: null, error: null, request_id: `req_${kind}` },
+  });
+  const failure = { last_failure: { at: 1_000, kind: 'timeout' } };
+  const errorsOf: Readonly<Record<string, object>> = {
+    // The call that timed out may still run, at another upstream: its error is listed when it ends.
+    small: { ...failure, last_errors: [error(900, 'timeout')] },
+    big: { ...failure, last_errors: [error(1_001, 'status'), error(1_001, 'timeout')] },
+  };
   const events = [
     { history: { range: '5m', seconds: 2, spans: [] } },
     { now: { ...status, upstreams: [of('big', 9_000, 4_000), of('small', 100, 1), of('anew', 500, 9)] } },
@@ -144,6 +153,9 @@ void t.test('upstreams are compared with themselves after a reload, and after a 
   t.match(await stateOf('small'), /Healthy/);
   t.match(await stateOf('big'), /Healthy/);
   t.match(await stateOf('anew'), /3 of 4 failed/);
+  t.equal(await states.filter({ hasText: 'small' }).getByRole('link', { name: 'timeout' }).count(), 0);
+  const link = states.filter({ hasText: 'big' }).getByRole('link', { name: 'timeout' });
+  t.match(await link.getAttribute('href'), /req_timeout$/, 'the call that failed last');
   for (const viewport of [WIDE, PHONE]) {
     await page.setViewportSize(viewport);
     await shoot(page, `upstreams-compared-${viewport.width}`);
