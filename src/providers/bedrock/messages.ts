@@ -4,11 +4,12 @@
  *
  *     system, developer  at the start: `system`. Later: a <system-reminder> text in the user turn, because
  *                        moving it to the start would void the prompt cache
- *     user, tool         one user turn, up to the next assistant message; tool results first, as Claude wants
+ *     user, tool         one user turn, up to the next assistant message; tool results first, as Claude
+ *                        wants. A placeholder text goes before documents that have no text beside them
  *     assistant          thinking with its signatures, text, tool calls; consecutive messages are one turn
  *
  * Follows Amazon Bedrock API Reference, "Message", "ToolUseBlock", "ToolResultBlock",
- * "ReasoningContentBlock", 2026-11.
+ * "ReasoningContentBlock", "ContentBlock", 2026-11.
  *
  * Must hold: only reasoning with a signature goes back, and tool results come first in a turn: otherwise
  * Claude rejects the whole request (test/unit/providers/bedrock/messages.test.ts).
@@ -33,8 +34,9 @@ interface OpenTurn {
   readonly blocks: Block[];
 }
 
+const PLACEHOLDER_BLOCK: Block = { text: PLACEHOLDER_USER_TEXT };
 /** Goes before an assistant turn that would be the first: Converse wants a user turn first. */
-const PLACEHOLDER_TURN: Turn = { role: 'user', content: [{ text: PLACEHOLDER_USER_TEXT }] };
+const PLACEHOLDER_TURN: Turn = { role: 'user', content: [PLACEHOLDER_BLOCK] };
 
 export interface Conversation {
   readonly system: readonly Block[];
@@ -113,9 +115,10 @@ class ConversationWriter {
       throw new FieldError('messages', 'must have one message that is not empty and not of the system');
     }
     if (lastTurn.role === 'assistant') trimPrefill(lastTurn.blocks);
-    const contents = turns.map(({ results, blocks }) =>
-      results.length === 0 ? blocks : [...results, ...blocks],
-    );
+    const contents = turns.map(({ results, blocks }) => {
+      const withText = needsText(blocks) ? [PLACEHOLDER_BLOCK, ...blocks] : blocks;
+      return results.length === 0 ? withText : [...results, ...withText];
+    });
     addCachePoint(contents.at(-1)!, body, this.#facts);
     const written = turns.map(({ role }, index): Turn => ({ role, content: contents[index]! }));
     return {
@@ -183,6 +186,15 @@ class ConversationWriter {
     if (turn?.role !== role) this.#turns.push((turn = { role, results: [], blocks: [] }));
     return turn;
   }
+}
+
+/**
+ * Whether Converse would reject a turn with these blocks, because it wants a text beside a document. The text
+ * of a tool result does not count, and doors move documents out of results.
+ */
+function needsText(blocks: readonly Block[]): boolean {
+  const hasDocument = blocks.some(({ document }) => document !== undefined);
+  return hasDocument && !blocks.some(({ text }) => text !== undefined);
 }
 
 /**

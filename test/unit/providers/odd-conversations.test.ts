@@ -55,12 +55,7 @@ function bodyOf(next: Random): Body {
       [textPart(), textPart()],
       [PICTURE],
       [textPart(), PICTURE],
-      // Converse wants a text beside a document, which is the caller's to give.
-      [
-        { type: 'text', text: 'a' },
-        fileOf('application/pdf', 'AAAA'),
-        fileOf('text/plain', pick(next, ['', 'IA==', 'YQ=='])),
-      ],
+      [textPart(), fileOf('application/pdf', 'AAAA'), fileOf('text/plain', pick(next, ['', 'IA==', 'YQ==']))],
       [],
     ]);
   const messages: Body[] = [];

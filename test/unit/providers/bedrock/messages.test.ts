@@ -100,6 +100,7 @@ void t.test('images, videos, sounds and documents', (t) => {
       { type: 'file', file: { file_id: 's3://bucket/x.docx' } },
     ]),
     [
+      { text: 'Please continue.' },
       { document: { format: 'pdf', source: { bytes: 'EEEE' }, name: 'Report- final-v2 (1)' } },
       { document: { format: 'pdf', source: { bytes: 'EEEE' }, name: 'Report- final-v2 (1) 2' } },
       { document: { format: 'txt', source: { bytes: 'FFFF' }, name: 'document' } },
@@ -137,6 +138,29 @@ void t.test('images, videos, sounds and documents', (t) => {
 
 const CALL = { id: 'c1', type: 'function', function: { name: 'f', arguments: '{"a":1}' } };
 const USE = { toolUse: { toolUseId: 'c1', name: 'f', input: { a: 1 } } };
+
+void t.test('documents have a text beside them, which Converse wants', (t) => {
+  const file = { type: 'file', file: { file_data: 'data:application/pdf;base64,AAAA', filename: 'a' } };
+  const document = { document: { format: 'pdf', source: { bytes: 'AAAA' }, name: 'a' } };
+  const placeholder = { text: 'Please continue.' };
+  t.same(content([file]), [placeholder, document]);
+  t.same(content([{ type: 'text', text: ' ' }, file]), [placeholder, document]);
+  t.same(content([file, { type: 'text', text: 'b' }]), [document, { text: 'b' }]);
+  t.same(content([{ type: 'image_url', image_url: 'data:image/png;base64,AA' }]), [
+    { image: { format: 'png', source: { bytes: 'AA' } } },
+  ]);
+  const user = { role: 'user', content: [file] };
+  t.same(written([user, { role: 'user', content: 'b' }]).messages[0]!.content, [document, { text: 'b' }]);
+  // As the Messages door moves the document out of a result.
+  const calls = { role: 'assistant', content: null, tool_calls: [CALL] };
+  const result = { role: 'tool', tool_call_id: 'c1', content: 'read' };
+  t.same(written([{ role: 'user', content: 'a' }, calls, result, user]).messages[2]!.content, [
+    { toolResult: { toolUseId: 'c1', content: [{ text: 'read' }] } },
+    placeholder,
+    document,
+  ]);
+  t.end();
+});
 
 void t.test('calls and their results, several in one turn', (t) => {
   const second = { ...CALL, id: 'c2', function: { name: 'f', arguments: '' } };
@@ -327,7 +351,7 @@ void t.test('any number of documents may have one name, in bounded time', (t) =>
     file: { filename, file_data: 'data:a/pdf;base64,' },
   });
   const names = (files: readonly Members[]): unknown[] =>
-    (content(files) as { document: { name: string } }[]).map(({ document }) => document.name);
+    (content(files) as { document?: { name: string } }[]).flatMap(({ document }) => document?.name ?? []);
   t.same(names(['a.pdf', 'a 2.pdf', 'a.pdf', 'a', 'a 2', 'b'].map(file)), [
     ...['a', 'a 2', 'a 3', 'a 4', 'a 2 2', 'b'],
   ]);
