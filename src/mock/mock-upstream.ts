@@ -18,12 +18,13 @@
 import uws, { type HttpRequest, type HttpResponse, type us_listen_socket } from 'uWebSockets.js';
 import type { ProviderName } from '../core/provider-names.js';
 import { ANTHROPIC_MOCK } from './mock-anthropic.js';
+import { AZURE_MOCK } from './mock-azure.js';
 import { BEDROCK_MOCK } from './mock-bedrock.js';
 import { errorResponse, type MockResponse, responseTo } from './mock-completion.js';
 import { createMockStats, Delivery, type MockStats, resetMockStats } from './mock-delivery.js';
 import { GEMINI_MOCK } from './mock-gemini.js';
 import { OPENAI_DOOR_PATHS } from './mock-openai-doors.js';
-import { AZURE_MOCK, errorText, OPENAI_MOCK } from './mock-openai.js';
+import { errorText, OPENAI_MOCK } from './mock-openai.js';
 import { MOCK_DEFAULTS, MockOptionError, type MockOptions, optionsWithQuery } from './mock-options.js';
 import { CREATED_SECONDS, type MockCall, type MockProtocol, type MockRequest } from './mock-protocol.js';
 import { RESPONSES_MOCK } from './mock-responses.js';

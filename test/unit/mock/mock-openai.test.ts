@@ -1,6 +1,6 @@
 /** What the mock reads of a request. */
 import t from 'tap';
-import { AZURE_MOCK, readMockRequest } from '#src/mock/mock-openai.js';
+import { readMockRequest } from '#src/mock/mock-openai.js';
 
 const body = (messages: readonly object[], more: object = {}): string =>
   JSON.stringify({ model: 'm', messages, ...more });
@@ -48,21 +48,5 @@ void t.test('directives are in the first line of the last user message', (t) => 
 
 void t.test('what is no JSON object is told so', (t) => {
   for (const text of ['', '{', 'null', '3', '"x"']) t.equal(readMockRequest(text), undefined, text);
-  t.end();
-});
-
-void t.test("Azure's mock wants its path, version and key", (t) => {
-  const read = (path: string, query: string, headers: Record<string, string>): unknown =>
-    AZURE_MOCK.read({ path, query, headers, body: body([user('hi')]) });
-  const path = '/openai/deployments/d/chat/completions';
-  const key = { 'api-key': 'k' };
-  t.match(read(path, 'api-version=2024-10-21', key), { model: 'm' });
-  t.match(read('/openai/v1/chat/completions', '', { authorization: 'Bearer t' }), { model: 'm' });
-  t.match(read(path, '', key), { status: 404 });
-  t.match(read('/v1/chat/completions', '', key), { status: 404 });
-  t.match(read(path, 'api-version=2024-10-21', {}), { status: 401 });
-  t.match(read('/openai/deployments/missing/chat/completions', 'api-version=2024-10-21', key), {
-    error: /DeploymentNotFound/,
-  });
   t.end();
 });
