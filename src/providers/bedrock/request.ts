@@ -8,17 +8,17 @@
  *
  * Must hold: a member of the caller's body that is read here is taken from `fields`, even if the member is
  * not used. `fields.finish` comes last, and rejects each member that nobody took
- * (test/unit/providers/bedrock/request.test.ts). The fast path (`plainBodyOf`) writes the body that
- * `anyBodyOf` would write: a rule that is added to one is added to both
- * (test/unit/providers/bedrock/request.plain-body.test.ts).
+ * (test/unit/providers/bedrock/request.test.ts). The fast path (plain-body.ts) writes the body that
+ * `anyBodyOf` would write: a rule that is added to one is added to both.
  */
 import { exactJsonText } from '../../core/exact-json.js';
-import { isRecord, stringText, type Members } from '../../core/json.js';
-import { CLAUDE_SAMPLING_DEFAULT, samplingValuesOf, TEMPERATURE_MAX } from '../anthropic/request.js';
+import { isRecord, type Members } from '../../core/json.js';
+import { samplingValuesOf } from '../anthropic/request.js';
 import { Fields } from '../fields.js';
 import type { UnsignedCall } from '../provider.js';
 import { conversationOf } from './messages.js';
 import { factsOf, type ModelFacts, reasoningOf } from './models.js';
+import { plainBodyOf } from './plain-body.js';
 import { responseFormOf, toolsOf } from './tools.js';
 
 /** Members of Converse that a caller may send by Converse's names. */
@@ -133,77 +133,4 @@ function metadataOf(metadata: unknown): Record<string, unknown> | undefined {
     )
     .slice(0, METADATA_ENTRIES_MAX);
   return entries.length === 0 ? undefined : Object.fromEntries(entries);
-}
-
-/** Members of a chat completion that the fast path (`plainBodyOf`) reads, or that change nothing. */
-const FAST_PATH_MEMBERS: ReadonlySet<string> = new Set(
-  'model stream stream_options user messages max_tokens max_completion_tokens temperature top_p'.split(' '),
-);
-
-/**
- * A fast path: the JSON text for a usual chat completion, which has texts of system, user and assistant, and
- * a few numbers. Undefined for any other: `anyBodyOf` then writes the text, in five times the time, or
- * rejects the request. Exported for its test.
- */
-export function plainBodyOf({ body, settings }: UnsignedCall, facts: ModelFacts): string | undefined {
-  for (const name in body) if (!FAST_PATH_MEMBERS.has(name)) return undefined;
-  if (settings.betas.length > 0 || !Array.isArray(body.messages)) return undefined;
-  const conversation = plainConversationOf(body.messages);
-  const inference = conversation === undefined ? undefined : plainInferenceOf(body, facts);
-  return inference === undefined ? undefined : `{"messages":[${conversation!}${inference}}`;
-}
-
-/**
- * The JSON text of the turns, the end of their list, and `system` if there is one. Undefined if the fast path
- * cannot write the messages.
- */
-function plainConversationOf(messages: readonly unknown[]): string | undefined {
-  let system = '';
-  let turns = '';
-  let lastRole: unknown;
-  for (const message of messages) {
-    if (!isRecord(message)) return undefined;
-    for (const name in message) if (name !== 'role' && name !== 'content') return undefined;
-    const { role, content } = message;
-    if (typeof content !== 'string' || content.trim() === '') return undefined;
-    const block = `{"text":${stringText(content)}}`;
-    if (role === 'system' || role === 'developer') {
-      if (turns !== '') return undefined;
-      system += system === '' ? block : `,${block}`;
-    } else if (turns !== '' && role === lastRole) turns += `,${block}`;
-    // Converse wants a user turn first.
-    else if (role === 'user') turns += `${turns === '' ? '' : ']},'}{"role":"user","content":[${block}`;
-    else if (role === 'assistant' && turns !== '') turns += `]},{"role":"assistant","content":[${block}`;
-    else return undefined;
-    if (turns !== '') lastRole = role;
-  }
-  // `anyBodyOf` would remove white space from a last assistant turn.
-  if (lastRole !== 'user') return undefined;
-  return system === '' ? `${turns}]}]` : `${turns}]}],"system":[${system}]`;
-}
-
-/** A comma and the member `inferenceConfig`; '' without one. Undefined if the fast path cannot write it. */
-function plainInferenceOf(body: UnsignedCall['body'], { claude }: ModelFacts): string | undefined {
-  const { max_tokens: oldMaxTokens, max_completion_tokens: newMaxTokens, temperature, top_p: topP } = body;
-  const maxTokens = newMaxTokens ?? oldMaxTokens;
-  if (!isAbsentOr(oldMaxTokens, Number.isSafeInteger) || !isAbsentOr(newMaxTokens, Number.isSafeInteger))
-    return undefined;
-  if (temperature === undefined && topP === undefined)
-    return maxTokens === undefined ? '' : `,"inferenceConfig":{"maxTokens":${maxTokens as number}}`;
-  if (claude?.allowsSampling === false || !isAbsentOr(temperature, Number.isFinite)) return undefined;
-  if (!isAbsentOr(topP, Number.isFinite) || Number(temperature ?? 0) > TEMPERATURE_MAX) return undefined;
-  const isWorthSending = (value: unknown): boolean =>
-    value !== undefined && (claude === undefined || value !== CLAUDE_SAMPLING_DEFAULT);
-  if (claude?.hasOneSampler === true && isWorthSending(temperature) && isWorthSending(topP)) return undefined;
-  const inference = [
-    ...(maxTokens === undefined ? [] : [`"maxTokens":${maxTokens as number}`]),
-    ...(isWorthSending(temperature) ? [`"temperature":${temperature as number}`] : []),
-    ...(isWorthSending(topP) ? [`"topP":${topP as number}`] : []),
-  ];
-  return inference.length === 0 ? '' : `,"inferenceConfig":{${inference.join(',')}}`;
-}
-
-/** False for null: only `anyBodyOf` reads null as absent. */
-function isAbsentOr(value: unknown, isValid: (value: unknown) => boolean): boolean {
-  return value === undefined || isValid(value);
 }

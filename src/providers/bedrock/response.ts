@@ -6,7 +6,7 @@
  *
  * Must hold: the prompt tokens include those read from and written to the cache, because the charge is
  * computed from the sum (test/unit/providers/bedrock/stream.test.ts). The fast path (`textResponse`) returns
- * what `anyResponse` would return (test/unit/providers/bedrock/request.plain-body.test.ts).
+ * what `anyResponse` would return (test/unit/providers/bedrock/plain-body.test.ts).
  */
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
