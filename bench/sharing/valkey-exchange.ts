@@ -77,7 +77,7 @@ async function connected(node: number): Promise<ValkeyCoordinator> {
       of: () => NOTHING,
       set: () => undefined,
       promisedBy: () => NO_PROMISE,
-      promiseTerm: () => undefined,
+      promiseTerm: (_place, _partition, promised) => promised,
     },
     equalShares: 0,
     hasShare: false,

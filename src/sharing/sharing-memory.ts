@@ -96,14 +96,19 @@ export class SharingMemory {
     return this.#promisedTerms(place)[partition] ?? NOT_PROMISED;
   }
 
-  /** Writes as `set`. Silently does nothing if the node has promised this term or a later one before. */
-  promiseTerm(place: string, partition: number, { term, server }: PromisedTerm): void {
+  /**
+   * Writes as `set`, unless the node has promised this term or a later one before. Returns what it has
+   * promised now, which the caller must go by.
+   */
+  promiseTerm(place: string, partition: number, { term, server }: PromisedTerm): PromisedTerm {
     const terms = [...this.#promisedTerms(place)];
+    const before = terms[partition] ?? NOT_PROMISED;
     // Two servers may have counted to the same term: a place promises this term to one of them only.
-    if ((terms[partition]?.term ?? 0) >= term) return;
+    if (before.term >= term) return before;
     while (terms.length < partition) terms.push(null);
     terms[partition] = { term, server };
     this.#write(termsFileOf(place), terms);
+    return { term, server };
   }
 
   #promisedTerms(place: string): Static<typeof PromisedTerms> {

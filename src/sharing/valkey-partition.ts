@@ -284,8 +284,7 @@ export class ValkeyPartition {
       // A place promises each term to one server only.
       if (term <= this.#promised.term) break;
       const { memory, place, partition } = this.#options;
-      onDisk(() => memory.promiseTerm(place, partition, { term, server }));
-      this.#promised = { term, server };
+      this.#promised = onDisk(() => memory.promiseTerm(place, partition, { term, server }));
     }
     throw new CoordinatorLost('failing', 'several servers take themselves for the master');
   }
@@ -359,9 +358,9 @@ function wantsTerm(reply: Entered | Exchanged | WantsTerm): reply is WantsTerm {
 }
 
 /** Turns a failed write into a CoordinatorLost: while the disk is full, nothing is leased and calls go on. */
-function onDisk(write: () => void): void {
+function onDisk<Result>(write: () => Result): Result {
   try {
-    write();
+    return write();
   } catch (error) {
     const message = `what this host has to remember of the server: ${errorText(error)}`;
     throw new CoordinatorLost('failing', message, { cause: error });

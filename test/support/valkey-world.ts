@@ -31,8 +31,9 @@ export class TestHost {
     },
     promisedBy: (place: string, partition: number): PromisedTerm =>
       this.#promised.get(`${place}/${partition}`) ?? { term: 0, server: '' },
-    promiseTerm: (place: string, partition: number, promised: PromisedTerm): void => {
+    promiseTerm: (place: string, partition: number, promised: PromisedTerm): PromisedTerm => {
       this.#promised.set(`${place}/${partition}`, promised);
+      return promised;
     },
   };
 

@@ -29,8 +29,8 @@ void t.test(
     t.equal(new SharingMemory(folder, 'ns').of(0).epoch, 'new');
 
     const newer = { term: 5, server: 'second' };
-    one.promiseTerm('a:0', 1, newer);
-    one.promiseTerm('a:0', 1, { term: 4, server: 'first' });
+    t.same(one.promiseTerm('a:0', 1, newer), newer);
+    t.same(one.promiseTerm('a:0', 1, { term: 4, server: 'first' }), newer, 'a former term is not promised');
     t.same(other.promisedBy('a:0', 1), newer);
     t.same(other.promisedBy('a:0', 0), { term: 0, server: '' });
     t.same(other.promisedBy('a:1', 1), { term: 0, server: '' }, 'each process has its own');

@@ -1,9 +1,9 @@
 /** What a coordinator does if one of its partitions fails, or replies with nonsense. */
 import t from 'tap';
 import { identity } from '../../support/authority-conformance.js';
-import { ValkeyWorld } from '../../support/valkey-world.js';
+import { TestHost, ValkeyWorld } from '../../support/valkey-world.js';
 import { type ValkeyClient, ValkeyError } from '#src/sharing/valkey-client.js';
-import { packed } from '#src/sharing/valkey-codec.js';
+import { packed, unpacked } from '#src/sharing/valkey-codec.js';
 
 /** A server of two partitions whose replies are made by `reply`. */
 function connect(reply: (partition: number) => Promise<unknown>) {
@@ -52,3 +52,27 @@ void t.test('nonsense is a loss, whatever was asked', async (t) => {
     );
   }
 });
+
+void t.test(
+  'a node promises only what is on its disk, also if its disk knows of a later promise',
+  async (t) => {
+    const host = new TestHost();
+    const later = { term: 7, server: 'later' };
+    const memory = { ...host.memory, promiseTerm: () => later };
+    const sent: unknown[] = [];
+    const client = {
+      command: () => Promise.resolve('PONG'),
+      run: (_script: unknown, _keys: unknown, argv: readonly Uint8Array[]) => {
+        sent.push((unpacked(argv[2]!) as unknown[]).at(-1));
+        return Promise.resolve(packed(['term', 1, 'epoch', false, [5, 'former']]));
+      },
+    } as unknown as ValkeyClient;
+    const world = new ValkeyWorld(() => 'redis://localhost');
+    const coordinator = await world.connect(identity('a'), host, { client, memory });
+    await t.rejects(coordinator.join(), { code: 'authority_lost', reason: 'failing' });
+    t.same(sent, [
+      [0, ''],
+      [later.term, later.server],
+    ]);
+  },
+);
