@@ -37,7 +37,7 @@ export class GroupNames {
   /** `name` is empty, or is of `newName`. Main thread. */
   set(group: GroupIndex, name: string): void {
     const start = group * RECORD_BYTES;
-    invariant(start + RECORD_BYTES <= this.#bytes.length, `group ${group} has a place for its name`);
+    invariant(this.#isWithin(group), `group ${group} has a place for its name`);
     // Bounded: a longer name, such as of a later Tollgate, is cut off and not written over the next group's.
     const length = this.#bytes.write(name, start + LENGTH_BYTES, RECORD_BYTES - LENGTH_BYTES);
     this.#bytes.writeUInt32LE(length, start);
@@ -45,13 +45,18 @@ export class GroupNames {
 
   /** Whether the group is within the buffer and has this name. Main thread. */
   has(group: GroupIndex, name: string): boolean {
-    return (group + 1) * RECORD_BYTES <= this.#bytes.length && this.nameOf(group) === name;
+    return this.#isWithin(group) && this.nameOf(group) === name;
   }
 
-  /** Empty if the group has no name. `group` must be within the buffer. Any thread. */
+  /** Empty if the group has no name, or is beyond the buffer, as a row of the store may be. Any thread. */
   nameOf(group: GroupIndex): string {
+    if (!this.#isWithin(group)) return '';
     const start = group * RECORD_BYTES;
     const nameStart = start + LENGTH_BYTES;
     return this.#bytes.toString('utf8', nameStart, nameStart + this.#bytes.readUInt32LE(start));
+  }
+
+  #isWithin(group: GroupIndex): boolean {
+    return (group + 1) * RECORD_BYTES <= this.#bytes.length;
   }
 }

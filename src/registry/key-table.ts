@@ -178,9 +178,12 @@ export class KeyTable {
     return usedSeconds === NOT_USED ? undefined : usedSeconds;
   }
 
-  /** Whether a key has this index: it was inserted and not removed. Any thread. */
+  /**
+   * Whether a key has this index: it was inserted and not removed. False for an index beyond the table, which
+   * a row of the store may have. Any thread.
+   */
   has(key: KeyIndex): boolean {
-    return Atomics.load(this.#records, stateAt(key)) !== STATE_VACANT;
+    return key < this.#keysMax && Atomics.load(this.#records, stateAt(key)) !== STATE_VACANT;
   }
 
   /**

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { viewOfAccount } from '#src/admin/account-routes.js';
-import { asAccountIndex, asCallSlot, asPicoUnits } from '#src/core/units.js';
+import { asAccountIndex, asCallSlot, asGroupIndex, asKeyIndex, asPicoUnits } from '#src/core/units.js';
 import { NO_PLAN_INDEX } from '#src/registry/catalog.js';
 import { digestOf } from '#src/registry/key-digest.js';
 import { hostClocks } from '#src/store/flush-mark.js';
@@ -219,3 +219,33 @@ void t.test('after a boot, and of books that know no clocks, ages go by the cale
   t.match(hostClocks(clock)?.boot, /^[0-9a-f-]{36}$/);
   await store.close();
 });
+
+void t.test(
+  'the use of a key or a group beyond the limits, which none has any more, hinders no start',
+  async (t) => {
+    const path = t.testdir();
+    const before = openHouse(path);
+    const takenMs = before.clock.wallMs();
+    const nothing = { minuteTokens: 0, dayNumber: 0, tokensPerDay: 0, spendPerDay: 0 };
+    const nothingOfMonth = { monthNumber: 0, callsPerMonth: 0, tokensPerMonth: 0, spendPerMonth: 0 };
+    before.store.commit(() => {
+      for (const slot of [0, KEYS_MAX - 1, KEYS_MAX, GROUPS_MAX, 2 ** 32, Number.MAX_SAFE_INTEGER]) {
+        const counts = { minuteUsed: 1, dayNumber: 1, dayCalls: 1, takenMs };
+        before.store.keys.putUse(asKeyIndex(slot), { lastUsedSeconds: 5, ...counts });
+        for (const scope of [
+          { kind: 'key', index: asKeyIndex(slot) },
+          { kind: 'group', index: asGroupIndex(slot) },
+        ] as const)
+          before.store.quotaUses.put(scope, {
+            ...{ minuteRequests: 0, callDayNumber: 0, callsPerDay: 0, takenMs },
+            ...nothing,
+            ...nothingOfMonth,
+          });
+      }
+    });
+    await before.store.close();
+    const after = openHouse(path);
+    t.doesNotThrow(() => recover({ ...after, ...CAPACITY, log: new ListLog() }));
+    await after.store.close();
+  },
+);
