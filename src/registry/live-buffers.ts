@@ -10,6 +10,7 @@
  * test/unit/sharing/change-follower.test.ts (ChangeApplier).
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { GROUP_DEPTH_MAX } from '../core/limits.js';
 import { NO_QUOTAS } from '../core/quotas.js';
 import {
   asModelScopeIndex,
@@ -298,8 +299,20 @@ export class ChangeApplier {
   applyGroup(index: GroupIndex): void {
     const { store, live, groupsMax } = this.#options;
     const record = store.groups.findAt(index);
-    if (record !== undefined && this.#fits(index, groupsMax, 'groups')) applyGroup(record, live, store);
+    if (record !== undefined && this.#fitsWithParents(record)) applyGroup(record, live, store);
     else if (record === undefined && index < groupsMax) removeGroup(index, live);
+  }
+
+  /** False also if only a group above is not in the buffers: its limits could not be applied. */
+  #fitsWithParents(record: GroupRecord): boolean {
+    const { store, groupsMax } = this.#options;
+    // Damaged rows may make a circle, so the path ends at the greatest depth.
+    let group: GroupRecord | undefined = record;
+    for (let depth = 0; group !== undefined && depth < GROUP_DEPTH_MAX; depth++) {
+      if (!this.#fits(group.index, groupsMax, 'groups')) return false;
+      group = group.parentId === undefined ? undefined : store.groups.find(group.parentId);
+    }
+    return true;
   }
 
   /** Does nothing if no account has the slot. Takes 15 µs. */

@@ -4,9 +4,12 @@ import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { Ledger } from '#src/ledger/ledger.js';
 import { NO_PLAN_INDEX } from '#src/registry/catalog.js';
 import { createGroupNames, GroupNames } from '#src/registry/group-names.js';
-import { accountStateOf, findPlanIndex, reopenPlanless } from '#src/registry/live-buffers.js';
+import { AccountDirectory } from '#src/registry/account-directory.js';
+import { createKeyTableBuffers, KeyTable } from '#src/registry/key-table.js';
+import { NO_QUOTAS } from '#src/core/quotas.js';
+import { accountStateOf, ChangeApplier, findPlanIndex, reopenPlanless } from '#src/registry/live-buffers.js';
 import { Store } from '#src/store/store.js';
-import { CATALOG, StoppedClock } from '../store/support.js';
+import { CATALOG, ListLog, StoppedClock } from '../store/support.js';
 
 const record = {
   index: asAccountIndex(3),
@@ -101,3 +104,44 @@ void t.test('accounts of other hosts beyond the ledger hinder no plan from comin
   );
   await store.close();
 });
+
+void t.test(
+  'a group below one that other hosts have put beyond the limits is refused, and told once',
+  async (t) => {
+    const store = new Store(t.testdir());
+    const log = new ListLog();
+    const keysMax = 1;
+    const groupsMax = 3;
+    const applier = new ChangeApplier({
+      store,
+      live: {
+        ledger: new Ledger(
+          createLedgerBuffers({ accountsMax: 4, callsInFlightMax: 1, keysMax, groupsMax }),
+          new StoppedClock(),
+        ),
+        keyTable: new KeyTable(createKeyTableBuffers({ keysMax })),
+        groupNames: new GroupNames(createGroupNames(groupsMax)),
+      },
+      directory: new AccountDirectory(),
+      catalog: () => CATALOG,
+      ...{ accountsMax: 4, keysMax, groupsMax, log },
+    });
+    // Slot 7 has the parent of slot 0, which has the parent of slot 1. Slot 2 is at the top.
+    const parents = new Map([
+      [7, undefined],
+      [0, 'grp_7'],
+      [1, 'grp_0'],
+      [2, undefined],
+    ]);
+    store.commit(() => {
+      for (const [slot, parentId] of parents) {
+        const group = { index: asGroupIndex(slot), id: `grp_${slot}`, name: `g${slot}`, parentId };
+        store.groups.put({ ...group, createdMs: asWallMs(1), limits: NO_QUOTAS });
+      }
+    });
+    for (const slot of parents.keys())
+      t.doesNotThrow(() => applier.applyGroup(asGroupIndex(slot)), `${slot}`);
+    t.equal(log.lines.length, 1);
+    await store.close();
+  },
+);
