@@ -159,6 +159,11 @@ export class AdminService {
     this.token = obtainAdminToken(options.settings.data, process.env);
   }
 
+  /** Whether another gateway has the interface, as the last order says. */
+  get isFollowing(): boolean {
+    return this.#isFollowing;
+  }
+
   /**
    * Opens the interface and resolves with its port; rejects if the port cannot be bound. With `checksPort`,
    * first checks by `findPort` that nobody listens there. If another order comes meanwhile, nothing stays

@@ -277,8 +277,10 @@ export async function startGateway(
   workers.start(listeners);
   await waitFor(listeners.start(port));
   foundPort?.release();
-  const adminPort = leads ? await waitFor(admin.open({ checksPort: !joins })) : settings.admin.port;
-  if (leads) notifications.lead();
+  // Another gateway may have got the admin interface since this start began, also while the port opens.
+  const adminPort =
+    leads && !admin.isFollowing ? await waitFor(admin.open({ checksPort: !joins })) : settings.admin.port;
+  if (leads && !admin.isFollowing) notifications.lead();
   flushEach(settings.flush_interval_ms, accounting, notifications);
   const cause = { actor: START, action: 'accounts.create' } as const;
   // The demo account comes last, when no step can fail any more: only the start that makes its key shows it.

@@ -2,9 +2,10 @@
 import { connect } from 'node:net';
 import t, { type Test } from 'tap';
 import { openStore } from '#src/gateway/accounting-base.js';
-import { findPort } from '#src/gateway/admin-service.js';
+import { AdminService, findPort } from '#src/gateway/admin-service.js';
 import { Gateway } from '#src/gateway/gateway.js';
 import type { GatewayOptions } from '#src/gateway/gateway-options.js';
+import { Notifications } from '#src/gateway/notifications.js';
 import { GATEWAY_STOPS } from '#src/gateway/reload.js';
 import { SupervisorLink } from '#src/gateway/supervisor-link.js';
 import { ChangeFollower } from '#src/sharing/change-follower.js';
@@ -35,6 +36,7 @@ async function gatewayOf(t: Test, more: Partial<GatewayOptions> = {}) {
       'models: [{ id: m, upstreams: [{ url: "echo:" }] }]',
       'plans: [{ id: p, requests_per_minute: 1, calls_per_day: 1 }]',
       'workers: 1',
+      'admin: { port: 0 }',
     ].join('\n'),
   }).load();
   const log = new ListLog();
@@ -115,3 +117,20 @@ void t.test('a reload under way when the gateway closes is told so, and logs no 
   t.same(await gateway.reload(settings, APPLY), [GATEWAY_STOPS]);
   t.notMatch(JSON.stringify(log.lines), /error/);
 });
+
+void t.test(
+  'a gateway that is to follow while it starts opens no admin interface, and sends no webhooks',
+  async (t) => {
+    const opened = t.capture(AdminService.prototype, 'open');
+    const led = t.capture(Notifications.prototype, 'lead');
+    for (const follows of [false, true]) {
+      const { gateway } = await gatewayOf(t, { leads: true });
+      const started = gateway.start();
+      if (follows) gateway.follow();
+      await started;
+      t.equal(opened().length, follows ? 0 : 1);
+      t.equal(led().length, follows ? 0 : 1);
+      await gateway.close();
+    }
+  },
+);
