@@ -60,7 +60,7 @@ export function addEnded(first: MetricsSnapshot, second: MetricsSnapshot): Metri
  * Takes one or two microseconds a sample.
  */
 export function mergeFamily(
-  family: MetricFamily,
+  family: Pick<MetricFamily, 'name' | 'across'>,
   members: readonly MemberSnapshot[],
   ended: MetricsSnapshot,
 ): readonly Sample[] {

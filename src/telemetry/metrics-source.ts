@@ -6,6 +6,12 @@
  * A new metric is a MetricFamily in one of those files. If it reads something new, add that to MetricsSource,
  * and provide it in gateway-metrics.ts or gateway/stats.ts. `npm run docs` then writes docs/metrics.md, and
  * test/unit/telemetry/exposition.test.ts checks that its samples have the labels that it declares.
+ *
+ * Must hold:
+ * - Members of Sample keep their names, and `type` and `across` their values: processes of two versions send
+ *   each other samples (metrics-snapshot.ts).
+ * - All samples of a histogram have one `sharedLabels` object and follow each other, as `histogramSamples`
+ *   makes them: exposition.ts makes the text of the labels anew at each change of the object.
  */
 import type { Service } from '../core/door-names.js';
 import type { UpstreamQuotaName } from '../core/quotas.js';
@@ -160,11 +166,13 @@ export interface Sample {
   readonly metricName?: string;
 }
 
+/** OpenMetrics asks that the name of a counter, and no other name, ends in `_total`. */
+type NameAndType =
+  | { readonly type: 'counter'; readonly name: `${string}_total` }
+  | { readonly type: 'gauge' | 'histogram'; readonly name: string };
+
 /** A metric: its declaration, and how to read its samples. */
-export interface MetricFamily {
-  /** The name of a counter ends in `_total`: exposition.ts relies on that for OpenMetrics. */
-  readonly name: string;
-  readonly type: 'counter' | 'gauge' | 'histogram';
+export type MetricFamily = NameAndType & {
   readonly help: string;
   readonly labels: readonly string[];
   /**
@@ -174,7 +182,7 @@ export interface MetricFamily {
    */
   readonly across?: 'max' | 'each' | 'one' | undefined;
   readonly collect: (source: MetricsSource) => Sample[];
-}
+};
 
 const MS_PER_SECOND = 1_000;
 /** Returns seconds, as Prometheus wants them in metrics; everything else here counts milliseconds. */
