@@ -14,7 +14,7 @@
  *   a segment's times and `isGrowing` are not known before.
  */
 import { join } from 'node:path';
-import type { CallRecord } from '../telemetry/call-record.js';
+import { type CallRecord, requestIdOf } from '../telemetry/call-record.js';
 import { type CallFilter, readPositionsOf, sortKeyOf } from './call-query.js';
 import type { GrowingSegment } from './call-writer.js';
 import { newerCalls } from './newer-calls.js';
@@ -70,6 +70,8 @@ export class CallReader {
     const [, prefix, number] = /^(.*-)([0-9a-z]{1,11})$/.exec(requestId) ?? [];
     if (prefix === undefined) return undefined;
     const request = parseInt(number!, 36);
+    // Other digits of the same number, as with a 0 before them, are no id of ours.
+    if (requestIdOf(prefix, request) !== requestId) return undefined;
     // The newest segment first, because most searches are for recent calls.
     for (const segment of (await this.#refreshedSegments()).reverse()) {
       // `extentsWith` returns undefined if all extents must be asked, as while the segment grows.

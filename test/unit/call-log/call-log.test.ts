@@ -81,6 +81,7 @@ void t.test('a call is read as it was written', async (t) => {
   for (const call of written.slice(-200)) t.same(await closed.find(idOf(call)), call);
   t.equal(await closed.find('req_abcdefgh-_12-zzzz'), undefined);
   t.equal(await closed.find('nonsense'), undefined);
+  t.equal(await closed.find('req_abcdefgh-_12-01'), undefined, 'other digits of a number are another id');
   t.equal(await closed.find('req_another-12345-1'), undefined);
   t.equal(await new CallReader(join(folder, 'none')).find('req_abcdefgh-_12-1'), undefined);
   t.equal(readdirSync(folder).length, 1);
