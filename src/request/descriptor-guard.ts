@@ -9,7 +9,7 @@
  *
  * Must hold: while `isShort`, no call is admitted (intake.ts) and each response ends its connection
  * (`endsConnections` of connections.ts); otherwise calls use the spare descriptors up, and no client gets a
- * 503 (test/e2e/overload.test.ts).
+ * 503 (further test: test/e2e/overload.test.ts).
  */
 import { closeSync, openSync } from 'node:fs';
 import { msToNextTick } from '../core/clock.js';
@@ -31,6 +31,7 @@ export class DescriptorGuard {
   /** The lowest free descriptor at the last check, -1 before. The system gives the lowest first. */
   #lowestFree = -1;
   #timer: NodeJS.Timeout | undefined;
+  #isClosed = false;
 
   constructor() {
     this.#checkRegularly();
@@ -50,7 +51,9 @@ export class DescriptorGuard {
     );
   }
 
+  /** Checks at once. Does nothing after `close`. */
   check(): void {
+    if (this.#isClosed) return;
     // One descriptor beyond the spares shows whether any is left, and which is the lowest.
     const neededCount = SPARES_COUNT - this.#spares.length + (this.#isShort ? MARGIN_COUNT : 1);
     const opened = openUpTo(neededCount);
@@ -66,8 +69,9 @@ export class DescriptorGuard {
     closeAll(opened);
   }
 
-  /** Ends the checks and closes the spares. */
+  /** Ends the checks and closes the spares. Idempotent. */
   close(): void {
+    this.#isClosed = true;
     clearTimeout(this.#timer);
     closeAll(this.#spares);
     this.#spares = [];
