@@ -3,11 +3,13 @@
  * through store-client.ts. Both take the same requests and give the same responses. Process of a command.
  *
  * Must hold: the address in gateway.json is used only if its process lives (`findGateway`), and the token is
- * sent only to the gateway (test/unit/cli/admin-client.test.ts).
+ * sent only to the gateway; what another server answers ends the command with a reason
+ * (test/unit/cli/admin-client.test.ts).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { PAGE_ITEMS_MAX, ROOT } from '../admin/addresses.js';
 import type { Settings } from '../config/schema.js';
+import { isRecord } from '../core/json.js';
 import { ADMIN_URL_RULE, adminOriginOf, type AdminOptions } from './options.js';
 import { CommandError, Misuse, printError } from './output.js';
 import type { AdminTransport, AdminResponse, MissingStore } from './store-client.js';
@@ -38,8 +40,8 @@ function clientOf({ exchange, close }: AdminTransport): AdminClient {
   return {
     call: async (method, path, value) => {
       const view = jsonIn(await responseTextOf(method, path, value));
-      // A success without JSON does not come from a gateway. The status is not known here, but mostly 200.
-      if (view === undefined) throw new CommandError(foreignText(200, method));
+      // A success without an object is no gateway's. Its status is not known here, but mostly 200.
+      if (!isRecord(view)) throw new CommandError(foreignText(200, method));
       return view;
     },
     text: (path) => responseTextOf('GET', path),
@@ -188,10 +190,12 @@ export async function eachPage(
   do {
     const limit = String(Math.min(remaining, PAGE_ITEMS_MAX));
     const query = queryOf({ limit, cursor: cursor ?? undefined });
-    const page = (await client.call('GET', withQuery(path, query))) as Page<never>;
-    await visit(page.data);
-    remaining -= page.data.length;
-    cursor = page.next;
+    const { data, next } = (await client.call('GET', withQuery(path, query))) as Partial<Page<never>>;
+    // Without a `next` the first page would be read again and again.
+    if (data === undefined || next === undefined) throw new CommandError(foreignText(200, 'GET'));
+    await visit(data);
+    remaining -= data.length;
+    cursor = next;
   } while (remaining > 0 && cursor !== null);
   return cursor;
 }

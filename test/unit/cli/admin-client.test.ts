@@ -5,6 +5,7 @@ import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout } from 'node:timers/promises';
 import t from 'tap';
 import type { Test } from 'tap';
 import { readGatewayFile, writeGatewayFile } from '#src/admin/gateway-file.js';
@@ -113,6 +114,8 @@ void t.test('a gateway that goes away or speaks nonsense is a refusal', async (t
     [404, 'null'],
     [200, '<html>Welcome</html>'],
     [200, ''],
+    [200, 'null'],
+    [200, '[]'],
   ] as const) {
     const foreign = await seemingGateway(t, (_, response) => response.writeHead(status).end(body));
     const refused = await runCommand(foreign, ['accounts', 'credit', 'acme', '1'], env);
@@ -122,6 +125,21 @@ void t.test('a gateway that goes away or speaks nonsense is a refusal', async (t
       new RegExp(`^What answered with status ${status} is no gateway's .*look before trying`),
     );
     t.notMatch(refused.stderr, /\n {4}at /, 'no stack');
+  }
+});
+
+void t.test('a page that no gateway sends ends a list', { timeout: 20_000 }, async (t) => {
+  for (const page of [{}, { data: [] }, { next: null }]) {
+    const client: AdminClient = {
+      call: () => Promise.resolve(page),
+      text: () => Promise.resolve(''),
+      close: () => Promise.resolve(),
+    };
+    await t.rejects(
+      Promise.race([readList(client, '/keys'), setTimeout(2_000, 'goes on for ever')]),
+      { message: /is no gateway's admin interface/ },
+      JSON.stringify(page),
+    );
   }
 });
 
