@@ -189,7 +189,7 @@ export class AdminAuthentication {
     const identify = this.#identifyOf(token);
     const operator = identify?.();
     if (identify === undefined || operator === undefined) return this.#rejectWrongToken(response);
-    const setCookie = this.openSession(head, { identify });
+    const setCookie = this.openSession(head, { identify, who: operator.who });
     return { ...okResponse(this.#viewOf({ operator, secondsLeft: SESSION_SECONDS })), setCookie };
   }
 

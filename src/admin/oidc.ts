@@ -131,7 +131,7 @@ export class OidcSignIn {
     // The session's cookie is SameSite=Strict, so a browser that comes from the provider's site does not send
     // the cookie to `/`. The page there needs no cookie, and the page's own requests have it.
     return redirectTo('/', [
-      this.#options.openSession(head, { identify, logoutUrl }, isSecure(settings)),
+      this.#options.openSession(head, { identify, who: operator.who, logoutUrl }, isSecure(settings)),
       this.#cookie(settings, '', 0),
     ]);
   }

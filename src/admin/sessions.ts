@@ -3,9 +3,9 @@
  * authentication.ts opens a session at a sign-in and looks the session up at each request. Main thread of the
  * one gateway process that has the admin interface; all sessions end with that process.
  *
- * Must hold: only the digest of a secret is kept, so that a leak of memory opens no session, and an operator
- * with many sessions cannot push out those of others (test/unit/admin/authentication.session.test.ts,
- * test/unit/admin/operator-routes.test.ts).
+ * Must hold: only the digest of a secret is kept, so that a leak of memory opens no session (no test). An
+ * operator with many sessions cannot push out those of others, and an expired session pushes out none. More
+ * tests: test/unit/admin/authentication.session.test.ts, test/unit/admin/operator-routes.test.ts.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import type { Clock } from '../core/clock.js';
@@ -15,16 +15,15 @@ import type { Identify, Operator } from '../core/roles.js';
 const SECRET_BITS = 256;
 /** A working day and some hours: an operator signs in again the next morning. */
 export const SESSION_SECONDS = 12 * 3_600;
-/**
- * More than the browsers of all operators of a gateway. When one more session is opened, `#endOldest` ends
- * another. An expired session counts until it is looked up, or ended by `#endOldest`.
- */
+/** More than the browsers of all operators of a gateway. If one more is opened, `#endOldest` ends another. */
 const SESSIONS_MAX = 200;
 const MS_PER_SECOND = 1_000;
 
 export interface NewSession {
-  /** Called at the sign-in and at each request. Returns undefined once the operator may not go on. */
+  /** Called at each request. Returns undefined once the operator may not go on. */
   readonly identify: Identify;
+  /** The operator's name. */
+  readonly who: string;
   /** Where the operator can sign out of the OpenID Connect provider; undefined without one. */
   readonly logoutUrl?: string | undefined;
 }
@@ -32,8 +31,6 @@ export interface NewSession {
 interface Session extends NewSession {
   /** When the session ends, by the monotonic clock. */
   readonly endMs: number;
-  /** The operator's name; undefined if `identify` found no operator when the session was opened. */
-  readonly who: string | undefined;
 }
 
 export interface OpenSession {
@@ -57,16 +54,26 @@ export class Sessions {
    * SESSION_SECONDS, or at the first `find` at which `identify` returns undefined.
    */
   open(session: NewSession): string {
+    const nowMs = this.#clock.monotonicMs();
+    this.#removeExpired(nowMs);
     if (this.#sessions.size >= SESSIONS_MAX) this.#endOldest();
     const secret = randomBytes(SECRET_BITS / 8).toString('base64url');
-    const endMs = this.#clock.monotonicMs() + SESSION_SECONDS * MS_PER_SECOND;
-    this.#sessions.set(digestOf(secret), { ...session, endMs, who: session.identify()?.who });
+    const endMs = nowMs + SESSION_SECONDS * MS_PER_SECOND;
+    this.#sessions.set(digestOf(secret), { ...session, endMs });
     return secret;
+  }
+
+  /** All sessions last equally long, so those that expire first come first. */
+  #removeExpired(nowMs: number): void {
+    for (const [digest, { endMs }] of this.#sessions) {
+      if (endMs > nowMs) return;
+      this.#sessions.delete(digest);
+    }
   }
 
   /** Ends the oldest session of the operator with the most sessions, or of all such operators if they tie. */
   #endOldest(): void {
-    const counts = new Map<string | undefined, number>();
+    const counts = new Map<string, number>();
     for (const { who } of this.#sessions.values()) counts.set(who, (counts.get(who) ?? 0) + 1);
     const highestCount = Math.max(...counts.values());
     const oldest = [...this.#sessions].find(([, { who }]) => counts.get(who) === highestCount);
