@@ -27,6 +27,7 @@ import { CHANGE_ROUTES } from './change-routes.js';
 import { OPERATOR_ROUTES } from './operator-routes.js';
 import { listOf, viewOfLimits } from './fields.js';
 import { GROUP_ROUTES } from './group-routes.js';
+import { quoted } from './input-reader.js';
 import { KEY_ROUTES } from './key-routes.js';
 import { adminDocument } from './openapi.js';
 import {
@@ -315,7 +316,7 @@ function idsOf(catalog: Catalog, name: string | undefined): string[] {
   if (name === undefined) return listed.map(({ id }) => id);
   const model = listed.find(({ id, aliases }) => id === name || aliases.includes(name));
   if (model === undefined)
-    throw invalid(`there is no model '${name}' in the settings; GET /admin/v1/models lists them`);
+    throw invalid(`there is no model ${quoted(name)} in the settings; GET /admin/v1/models lists them`);
   return [model.id];
 }
 

@@ -14,6 +14,7 @@ import { invariant } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';
 import { NO_QUOTAS } from '../core/quotas.js';
 import type { AccountIndex, PicoUnits } from '../core/units.js';
+import { clipped } from '../core/wrong-input.js';
 import type { AccountRecord } from './account-record.js';
 import { isListed } from './catalog.js';
 import type { AccountStatement } from './account-statement.js';
@@ -41,6 +42,8 @@ interface AccountSearch {
   readonly group?: string | undefined;
 }
 
+/** How much of a wrong plan a message repeats. The text of a request may have megabytes. */
+const PLAN_CHARS_SHOWN_MAX = 100;
 /** A text that may be the beginning of an id. A text with fewer characters would match too many ids. */
 const ID_START = /^acct_[0-9a-z]{3,16}$/;
 /**
@@ -235,6 +238,8 @@ export class Accounts {
       .filter(isListed)
       .map(({ id }) => id)
       .join(', ');
-    throw invalid(`plan must be one of the settings' plans (${listed}), got ${planId}`);
+    throw invalid(
+      `plan must be one of the settings' plans (${listed}), got ${clipped(planId, PLAN_CHARS_SHOWN_MAX)}`,
+    );
   }
 }

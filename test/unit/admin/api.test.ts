@@ -3,6 +3,7 @@ import t from 'tap';
 import type { Test } from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
 import { checkError, type ErrorName } from '../../support/error-answer.js';
+import { ADMIN_ROUTES } from '#src/admin/routes.js';
 import { startAdminHouse, type AdminHouse } from './support.js';
 
 const ROOT = '/admin/v1';
@@ -598,5 +599,33 @@ void t.test('what is nowhere, and what is no method', async (t) => {
     const answer = await house.send(method, `${ROOT}${path}`);
     checkError(t, answer, 'method_not_allowed', `${method} ${path}`);
     t.equal(answer.headers.allow, allow);
+  }
+});
+
+void t.test('no error repeats a long text', async (t) => {
+  const house = await startAdminHouse(t);
+  const inAddress = 'x'.repeat(4_000);
+  const inBody = 'x'.repeat(50_000);
+  const fieldsOf = (schema: { readonly properties: object }): string[] => Object.keys(schema.properties);
+  for (const { method, path, query, body } of ADMIN_ROUTES) {
+    const at = (id: string): string => `${ROOT}${path.replace(/\{\w+\}/, id)}`;
+    const requests: (readonly [target: string, body?: object])[] = [
+      [at(inAddress)],
+      ...fieldsOf(query).map((name) => [`${at('a')}?${name}=${inAddress}`] as const),
+      ...fieldsOf(body).map((name) => [at('a'), { [name]: inBody }] as const),
+    ];
+    for (const [target, fields] of requests) {
+      const { status, body: text } = await house.send(method, target, fields);
+      const request = `${method} ${target.slice(0, 80)} ${Object.keys(fields ?? {}).join()}`;
+      if (status !== 200) t.ok(text.length < 1_000, `${request}: ${text.length} characters`);
+    }
+  }
+  const account = { name: 'a', plan: inBody };
+  for (const [path, fields] of [
+    ['/accounts', account],
+    ['/bulk', { accounts: [account] }],
+  ] as const) {
+    const answer = await house.send('POST', `${ROOT}${path}`, fields);
+    t.ok(answer.status === 400 && answer.body.length < 1_000, path);
   }
 });
