@@ -229,7 +229,8 @@ void t.test(
       response.end(answerOf(USAGE));
     });
     t.teardown(() => server.close());
-    server.listen(Number(new URL(origin).port), '127.0.0.1');
+    const { port, hostname } = new URL(origin);
+    server.listen(Number(port), hostname);
     await downstream.ended;
     t.strictSame(downstream.usage, REPORTED);
     session.onCancel();
