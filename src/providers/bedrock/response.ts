@@ -61,7 +61,8 @@ export function usageOf(usage: unknown, modelFields: unknown): ProviderUsage | u
   let cacheWrite1h = 0;
   if (Array.isArray(usage.cacheDetails)) {
     for (const detail of usage.cacheDetails as readonly unknown[]) {
-      if (isRecord(detail) && detail.ttl === '1h') cacheWrite1h += countIn(detail.inputTokens);
+      if (isRecord(detail) && detail.ttl === '1h')
+        cacheWrite1h = sumOfCounts(cacheWrite1h, countIn(detail.inputTokens));
     }
   }
   const claudeUsage = isRecord(modelFields) ? modelFields.usage : undefined;

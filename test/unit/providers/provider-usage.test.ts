@@ -52,6 +52,15 @@ void t.test('no sum hides what is no count', (t) => {
     bedrock: [
       { inputTokens: -5, cacheReadInputTokens: 300, outputTokens: 9 },
       { inputTokens: 5, outputTokens: -9 },
+      {
+        inputTokens: 5,
+        outputTokens: 9,
+        cacheWriteInputTokens: 4,
+        cacheDetails: [
+          { ttl: '1h', inputTokens: '3' },
+          { ttl: '1h', inputTokens: 1 },
+        ],
+      },
       { inputTokens: '500', cacheReadInputTokens: 3, outputTokens: 9 },
     ],
   };
