@@ -162,6 +162,7 @@ export interface ProviderFailure {
   readonly message: string;
   /** OpenAI's error code, if there is one: `context_length_exceeded`, `model_not_found`. */
   readonly code?: string | undefined;
+  /** A wait that the body asks for. Without one the header `Retry-After` counts (translated-call.ts). */
   readonly retryAfterSeconds?: number | undefined;
 }
 

@@ -13,7 +13,7 @@
  *     rate_limit_error        429   api_error             500   timeout_error       504
  *     overloaded_error        529, and inside a stream whose status was 200
  */
-import { isRecord, parsedJson } from '../../core/json.js';
+import { isRecord, membersOf, parsedJson } from '../../core/json.js';
 import type { HeaderLookup, ProviderFailure } from '../provider.js';
 
 /** Anthropic's own status, which OpenAI's API does not have. */
@@ -45,15 +45,9 @@ const TOO_LONG = /prompt is too long|exceeds? (?:the )?context (?:limit|window)|
 const OPERATOR_IDS =
   /\b(?:org|wrkspc|apikey|user|req)_[A-Za-z0-9]{6,}\b|\b[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}\b/gi;
 
-/**
- * Reads the error of a response whose status is not 2xx. `body` may be anything, also cut. A Retry-After that
- * is a date is ignored: Anthropic sends seconds. Never throws.
- */
-export function readAnthropicError(status: number, header: HeaderLookup, body: string): ProviderFailure {
-  const members = parsedJson(body);
-  const failure = failureOf(isRecord(members) ? members.error : undefined, statusOf(status));
-  const seconds = Number(header('retry-after') ?? Number.NaN);
-  return Number.isFinite(seconds) && seconds >= 0 ? { ...failure, retryAfterSeconds: seconds } : failure;
+/** Reads the error of a response whose status is not 2xx. `body` may be anything, also cut. Never throws. */
+export function readAnthropicError(status: number, _header: HeaderLookup, body: string): ProviderFailure {
+  return failureOf(membersOf(parsedJson(body)).error, statusOf(status));
 }
 
 /** `error`: the member `error` of a body or an event. `status`: used if the type of the error is unknown. */

@@ -81,9 +81,7 @@ export function readError(status: number, header: HeaderLookup, body: string): P
   // `ValidationException:http://internal.amazon.com/…`, `com.amazon.coral.service#ValidationException`
   const name = typeof errorType === 'string' ? errorType.split(/[:,]/, 1)[0]!.split('#').at(-1)! : '';
   const text = typeof message === 'string' ? message : typeof Message === 'string' ? Message : '';
-  const failure = failureOf(name, text, status);
-  const seconds = Number(header('retry-after') ?? Number.NaN);
-  return seconds >= 0 ? { ...failure, retryAfterSeconds: seconds } : failure;
+  return failureOf(name, text, status);
 }
 
 /** The message without the operator's ARNs, account numbers and key ids. */

@@ -36,12 +36,9 @@ const OPERATOR_NAMES: readonly [pattern: RegExp, replacement: string][] = [
 ];
 
 /** Reads the error of a response whose status is not 2xx. `body` may be anything, also cut. Never throws. */
-export function readError(status: number, header: HeaderLookup, body: string): ProviderFailure {
+export function readError(status: number, _header: HeaderLookup, body: string): ProviderFailure {
   const parsed = parsedJson(body);
-  const failure = failureOf(errorIn(Array.isArray(parsed) ? (parsed as unknown[])[0] : parsed), status);
-  if (failure.retryAfterSeconds !== undefined) return failure;
-  const seconds = Number(header('retry-after'));
-  return seconds > 0 ? { ...failure, retryAfterSeconds: Math.ceil(seconds) } : failure;
+  return failureOf(errorIn(Array.isArray(parsed) ? (parsed as unknown[])[0] : parsed), status);
 }
 
 /** Throws a ProviderError if a response, or an event, whose status was a success is an error. */

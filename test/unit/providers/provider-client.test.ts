@@ -230,6 +230,8 @@ void t.test('statuses: the provider says what they mean, but pages and redirects
   });
   const busy = await asked(answering('later', 'text/plain', 503, { 'retry-after': '9' }));
   t.equal(busy.error?.retryAfterSeconds, 9, "the header's, if the provider's body says nothing");
+  const nothing = await asked(answering('later', 'text/plain', 503, { 'retry-after': '' }));
+  t.equal(nothing.error?.retryAfterSeconds, undefined, 'an empty header asks for no wait');
   const page = await asked(answering('<html>', 'text/html'));
   t.match(page.line?.message, /no chat interface at its address/);
   const moved = await asked(answering('', 'text/plain', 302));

@@ -66,17 +66,6 @@ void t.test('what is said with status 400 about our account', (t) => {
   t.end();
 });
 
-void t.test('Retry-After', (t) => {
-  const after = (value: string): unknown =>
-    (read(429, error('rate_limit_error'), { 'retry-after': value }) as { retryAfterSeconds?: number })
-      .retryAfterSeconds;
-  t.equal(after('12'), 12);
-  t.equal(after('0'), 0);
-  t.equal(after('soon'), undefined);
-  t.equal(after('-1'), undefined);
-  t.end();
-});
-
 void t.test('no names of ours', (t) => {
   const message =
     'No access for org_01ABCdef23 (0fa1b2c3-1111-2222-3333-0123456789ab), wrkspc_011CZkZaBF1, key.';

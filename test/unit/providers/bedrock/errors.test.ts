@@ -3,13 +3,8 @@ import t from 'tap';
 import { readError } from '#src/providers/bedrock/errors.js';
 import type { ProviderFailure } from '#src/providers/provider.js';
 
-function failure(
-  status: number,
-  name: string | undefined,
-  body: unknown,
-  retryAfter?: string,
-): ProviderFailure {
-  const headers: Record<string, string | undefined> = { 'x-amzn-errortype': name, 'retry-after': retryAfter };
+function failure(status: number, name: string | undefined, body: unknown): ProviderFailure {
+  const headers: Record<string, string | undefined> = { 'x-amzn-errortype': name };
   return readError(
     status,
     (header) => headers[header],
@@ -50,8 +45,6 @@ void t.test('the name is in a header or in the body, with what is around it', (t
   for (const body of ['', '<html>', '[1]', 'null', '{"message":5}']) {
     t.match(failure(502, undefined, body), { status: 502, message: 'Bedrock answered with status 502' });
   }
-  t.equal(failure(429, 'ThrottlingException', {}, '7').retryAfterSeconds, 7);
-  t.equal(failure(429, 'ThrottlingException', {}, 'soon').retryAfterSeconds, undefined);
   t.end();
 });
 

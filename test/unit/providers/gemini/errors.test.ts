@@ -96,13 +96,6 @@ for (const [name, status, body, failure] of ERRORS)
     t.end();
   });
 
-void t.test('Retry-After counts if the body has no delay', (t) => {
-  t.equal(readError(429, () => '7', '').retryAfterSeconds, 7);
-  t.equal(readError(429, () => '7', rpc(429, 'X', 'q', [retry('2s')])).retryAfterSeconds, 2);
-  t.equal(readError(429, () => 'Wed, 21 Oct 2026 07:28:00 GMT', '').retryAfterSeconds, undefined);
-  t.end();
-});
-
 const SECRETS: [message: string, shown: string][] = [
   [
     'Publisher Model `projects/my-secret-1/locations/us-central1/publishers/google/models/x` was not found',
