@@ -27,15 +27,15 @@ const COUNT_BITS = 20n;
 export const PERMITS_MAX = (1 << Number(COUNT_BITS)) - 1;
 invariant(REQUESTS_PER_MINUTE_MAX <= PERMITS_MAX, 'a minute of permits fits the count');
 
-/** How long the coordinator counts a permit after its expiry: a minute and a tick of grant-policy.ts. */
-const WEIGHING_MS = 60_600;
+/** How long the coordinator counts a permit after its expiry. sharing/minute-lease.ts checks the number. */
+export const WEIGHING_MS = 60_600;
 
 /**
- * How many ms after it was taken a permit may be used. Must be less than a tick of the coordinator (600 ms,
- * GRANT_TICK_MS of sharing/grant-policy.ts), which counts a permit for a minute from the end of the tick
- * after its report.
+ * How many ms after it was taken a permit may be used: less than a tick of the coordinator (600 ms), which
+ * counts a permit for a minute from the end of the tick after its report. sharing/minute-lease.ts checks
+ * that.
  */
-const TAKE_MS_MAX = 500;
+export const TAKE_MS_MAX = 500;
 
 /** The word of a grant. `expiresMs` is monotonic, and is rounded down, so that no permit is used too late. */
 export function grantOf(expiresMs: number, permits: number): bigint {

@@ -14,10 +14,11 @@
  * back. leased-scope.ts keeps a scope until its last ask was replied to.
  */
 import { invariant } from '../core/errors.js';
+import { TAKE_MS_MAX, WEIGHING_MS } from '../ledger/leased-window.js';
 import type { CountedLeases } from '../ledger/leases.js';
 import type { MinuteAsk, MinuteGrant, GrantedPermits } from './coordinator.js';
 import { Denials, type Lack } from './denials.js';
-import { GRANT_TICK_MS, VALID_MS_MAX } from './grant-policy.js';
+import { GRANT_TICK_MS, VALID_MS_MAX, WEIGHING_TICKS } from './grant-policy.js';
 import {
   COVERED_MS_PLENTIFUL,
   FIRST_BATCH,
@@ -26,6 +27,9 @@ import {
   SWEEP_MS,
   UseRate,
 } from './lease-terms.js';
+
+invariant(GRANT_TICK_MS - TAKE_MS_MAX > 0, 'a permit named as used is used before it weighs its last tick');
+invariant(WEIGHING_MS === (WEIGHING_TICKS + 1) * GRANT_TICK_MS, 'headers tell how long permits weigh');
 
 /**
  * Permits of a scope in use are renewed when they are valid for less: an ask gets others in their place. That
