@@ -1,9 +1,8 @@
 /**
  * The listener's side of idempotency locks: its port to the main thread. request/idempotency.ts calls it;
- * gateway/idempotency-service.ts is the other end.
- * For a lock that it got (`new`) the listener sends either `keep` or `abandon`, and after `keep` perhaps
- * `forget`. For a `finished` reply it sends `replayed` once, when it no longer keeps the bytes. If a listener
- * dies, the service releases its locks.
+ * gateway/idempotency-service.ts is the other end. For a lock that it got (`new`) the listener sends either
+ * `keep` or `abandon`, and after `keep` perhaps `forget`. For a `finished` reply it sends `replayed` once,
+ * when it no longer keeps the bytes. If a listener dies, the service releases its locks.
  *
  *     listener → main   Question<LockRequest>   before the call is admitted; the reply is a LockReply
  *                       LockMessage             how the call ended; no reply
@@ -15,6 +14,7 @@
  */
 import type { MessagePort } from 'node:worker_threads';
 import { AskPort } from '../core/ask-port.js';
+import { invariant } from '../core/errors.js';
 import type { ResponseKey } from '../registry/stored-response.js';
 
 export interface LockRequest extends ResponseKey {
@@ -77,9 +77,14 @@ export class IdempotencyChannel extends AskPort<LockRequest, LockReply, LockMess
     this.responseBytesMax = responseBytesMax;
   }
 
-  /** Transfers the whole buffer of the `bytes` in a `keep`, so that buffer must hold nothing else. */
+  /** Transfers the buffer of the `bytes` in a `keep`. Throws if the buffer holds anything else. */
   override send(message: LockMessage): void {
     const bytes = message.kind === 'keep' ? message.bytes : undefined;
+    if (bytes !== undefined)
+      invariant(
+        bytes.length === bytes.buffer.byteLength,
+        'a response that is transferred has its own memory',
+      );
     super.send(message, bytes === undefined ? [] : [bytes.buffer as ArrayBuffer]);
   }
 }

@@ -88,3 +88,17 @@ void t.test(
     t.ok(budget.take(5));
   },
 );
+
+void t.test('a response that shares its memory is not transferred: others would lose theirs', (t) => {
+  const { port1, port2 } = new MessageChannel();
+  t.teardown(() => port1.close());
+  const channel = new IdempotencyChannel(port2, ANSWER_BYTES_MAX);
+  const lock = { account: ACCOUNT, key: 'k', bodyDigest: '' };
+  const whole = Uint8Array.of(1, 2, 3);
+  const bytes = whole.subarray(1);
+  t.throws(() => channel.send({ kind: 'keep', lock, stream: false, bytes, position: 0 }), /its own memory/);
+  t.same([...whole], [1, 2, 3]);
+  channel.send({ kind: 'keep', lock, stream: false, bytes: whole, position: 0 });
+  t.equal(whole.length, 0, 'it is the other end that has it');
+  t.end();
+});
