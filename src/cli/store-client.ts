@@ -59,8 +59,8 @@ export interface AdminTransport {
 }
 
 /**
- * What a command does if there is no store: `reject`, so that a wrong data directory is noticed; `create` one;
- * or read only the `catalogue`, which is in the settings.
+ * What a command does if there is no store: `reject`, so that a wrong data directory is noticed; `create`
+ * one; or read only the `catalogue`, which is in the settings.
  */
 export type MissingStore = 'reject' | 'create' | 'catalogue';
 

@@ -13,8 +13,8 @@ const run = promisify(execFile);
 const FOLDER = resolve('build/container');
 const IMAGE = 'localhost/tollgate:test';
 /**
- * Building installs all packages twice: half a minute where nothing else runs, more than five where three other
- * runs of tests share two slow cores. This is for one that hangs.
+ * Building installs all packages twice: half a minute where nothing else runs, more than five where three
+ * other runs of tests share two slow cores. This is for one that hangs.
  */
 const BUILD_TIMEOUT_MS = 900_000;
 const OUTPUT_BYTES_MAX = 16 * 1024 * 1024;

@@ -1,4 +1,4 @@
-/** Completions and chunks are what JSON.stringify would write; a completion's members are those of its text. */
+/** Completions and chunks are what JSON.stringify would write; a completion has the members of its text. */
 import t from 'tap';
 import {
   ChunkWriter,
