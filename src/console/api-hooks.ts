@@ -142,7 +142,10 @@ interface PagedRows<Row, Filter> {
   readonly isCurrent: boolean;
   /** Why the last request failed; undefined if it did not. */
   readonly error: string | undefined;
-  /** Requests the next page. Undefined while rows of a former filter are shown, or a request runs. */
+  /**
+   * Requests the next page. Undefined after the last page, while rows of a former filter are shown, and while
+   * a request runs.
+   */
   readonly showMore: (() => void) | undefined;
 }
 
@@ -185,6 +188,8 @@ export function usePagedRows<Row, Filter extends QueryValues>(
   }, [query]);
   useEffect(() => () => void (latestQuery.current = undefined), []);
   const isCurrent = shown !== undefined && queryOf(shown.filter) === query;
-  const showMore = isCurrent && !isBusy ? () => run(shown.data, shown.next ?? undefined) : undefined;
+  // Without a cursor the first page would come again, below its own rows.
+  const canShowMore = isCurrent && !isBusy && shown.next !== null;
+  const showMore = canShowMore ? () => run(shown.data, shown.next ?? undefined) : undefined;
   return { shown, isCurrent, error, showMore };
 }

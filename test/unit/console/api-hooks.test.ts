@@ -12,7 +12,12 @@ interface Shown {
   readonly reload: () => void;
   readonly setView: (view: string) => void;
 }
+interface Paged {
+  readonly shown: { readonly data: readonly number[] } | undefined;
+  readonly showMore: (() => void) | undefined;
+}
 interface Bundle {
+  readonly usePagedRows: (path: string, filter: object) => Paged;
   readonly useView: (path: string) => Shown;
   readonly render: (child: unknown, parent: unknown) => void;
   readonly h: (component: () => null, props: null) => unknown;
@@ -60,4 +65,25 @@ void t.test('a response that comes late does not replace a newer view', async (t
   await answers[3]!('fourth');
   t.equal(shown.view, 'fourth');
   t.end();
+});
+
+void t.test('more rows can be asked for until the last page has come', async (t) => {
+  const pages = [
+    { data: [1], next: '1' },
+    { data: [2], next: null },
+  ];
+  t.intercept(globalThis, 'fetch', { value: () => Promise.resolve(Response.json(pages.shift())) });
+  const { usePagedRows, render, h } = await bundle();
+  let paged!: Paged;
+  const Page = (): null => {
+    paged = usePagedRows('/changes', {});
+    return null;
+  };
+  render(h(Page, null), { childNodes: [], firstChild: null });
+  while (paged.showMore === undefined) await pause(5);
+  t.same(paged.shown?.data, [1]);
+  paged.showMore();
+  while (paged.shown?.data.length !== 2) await pause(5);
+  await pause(20);
+  t.equal(paged.showMore, undefined);
 });
