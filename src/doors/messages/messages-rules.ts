@@ -1,8 +1,10 @@
 /**
  * The members of a Messages request that cost more than tokens, and the least bound of its output.
  * messages-door.ts gives the functions to member-scan.ts. Pure; listener thread, or counter thread for large
- * bodies; to-chat.ts calls `summarisingEditIn` on upstream workers. Tests:
- * test/unit/doors/messages/messages-door.test.ts.
+ * bodies; to-chat.ts calls `summarisingEditIn` on upstream workers.
+ *
+ * Must hold: a tool or an edit of a type that is not known
+ * here counts as one that costs more, or a later type of Anthropic's would be billed to the operator alone.
  */
 import { isRecord, type Members } from '../../core/json.js';
 import type { RoutingMember } from '../../core/routing-members.js';
