@@ -1,8 +1,10 @@
 /**
  * Finds the error in a body of an upstream: of one that rejects a request, or that failed after its status
  * was 200. error-mapping.ts and the readers of responses call it in upstream workers, and
- * gateway/probe-diagnosis.ts in the main thread. Pure. Tests: test/unit/upstream/error-mapping.test.ts, and
- * those of the readers (response-reader.test.ts and stream-reader.test.ts beside it).
+ * gateway/probe-diagnosis.ts in the main thread. Pure.
+ *
+ * Must hold: a member `error` that says nothing (null, an empty text) is no error, because some servers write
+ * it into every response (also test/unit/upstream/stream-reader.test.ts, whose events go by the same rule).
  */
 import { isRecord } from '../core/json.js';
 

@@ -9,7 +9,7 @@
  * before it, however the bytes were cut, except for the events right before a bad one (event-reader.ts;
  * test/unit/upstream/hostile-answers.test.ts, test/unit/upstream/stream-ends.test.ts).
  */
-import { isRecord, parsedJson } from '../core/json.js';
+import { isGiven, isRecord, parsedJson } from '../core/json.js';
 import { CHOICES_MAX } from '../protocol/request-rules.js';
 import { SSE_DONE, SSE_DONE_DATA } from '../protocol/sse.js';
 import type { ResponseOutcome, ResponseSink } from './response-reader.js';
@@ -133,8 +133,9 @@ export class StreamReader extends EventReader {
       return 'drop';
     }
     if (!isRecord(event)) return { invalid: 'an event is no JSON object' };
-    // vLLM writes its errors without the member `error`, and `[DONE]` after them.
-    const isError = (event.error !== undefined && event.error !== null) || event.object === 'error';
+    // vLLM writes its errors without the member `error`, and `[DONE]` after them. Some servers write the
+    // member into every event, as null or ''.
+    const isError = (isGiven(event.error) && event.error !== '') || event.object === 'error';
     if (isError) return { invalid: 'an error event' };
     // The report of a failed generation counts too: the text before it may be charged.
     const usage = reportIn(event);

@@ -171,6 +171,17 @@ void t.test('what is refused, and that nothing of it went down', (t) => {
   t.end();
 });
 
+void t.test('a member `error` that says nothing is no error', (t) => {
+  for (const error of [null, '']) {
+    const events = sse({ ...chunkOf('a'), error }) + sse({ ...chunkOf('', 'stop'), error });
+    const { sink } = read([events]);
+    t.equal(sink.failure, undefined);
+    t.equal(sink.relayed, events);
+    t.equal(sink.rest, DONE);
+  }
+  t.end();
+});
+
 void t.test('in the middle: what came before was relayed, the bad event is not', (t) => {
   const bads = [
     sse({ error: { message: 'm' } }),
