@@ -238,17 +238,31 @@ export class ResponseTable {
     return bytes - removed;
   }
 
-  /**
-   * Returns the bytes that the removed response counted for; 0 if there was none. The age of a damaged
-   * response is unknown, so its row of ages stays, and counts, until it is evicted.
-   */
+  /** Returns the bytes that the removed response counted for; 0 if there was none. */
   #remove(key: ResponseKey, models: ModelRows | undefined): number {
-    const record = unlessDamaged(() => this.find(key));
-    if (record === undefined) {
-      this.#tables.answers.removeSync([key.account, key.key]);
-      return 0;
-    }
+    const damages: string[] = [];
+    const record = unlessDamaged(
+      () => this.find(key),
+      (message) => damages.push(message),
+    );
+    if (damages.length > 0) return this.#removeDamaged(key, models);
+    if (record === undefined) return 0;
     return this.#removeRow([record.endedMs, key.account, key.key], responseBytesOf(record), models);
+  }
+
+  /**
+   * The age of a damaged response is unknown, so all rows of ages are looked through: 1 µs each. One that
+   * stayed would have the next response of the key evicted by the age of this one.
+   */
+  #removeDamaged({ account, key }: ResponseKey, models: ModelRows | undefined): number {
+    const { answers, answerAges } = this.#tables;
+    answers.removeSync([account, key]);
+    const ages = Array.from(
+      answerAges
+        .getRange()
+        .filter(({ key: [, ageAccount, ageKey] }) => ageAccount === account && ageKey === key),
+    );
+    return ages.reduce((bytes, { key: age, value }) => bytes + this.#removeRow(age, value, models), 0);
   }
 
   /** Whether the response of the same call is on disk. */

@@ -179,6 +179,25 @@ void t.test('a damaged sum or row stops no flush, and the sum is true again', as
   }
 });
 
+void t.test('what is put in place of a damaged response lives as long as any other', async (t) => {
+  const path = t.testdir();
+  const first = new Store(path);
+  apply(first, { kept: [answer('other', 4), answer('k', 5), answer('k~', 5)] });
+  await first.close();
+  const root = open({ path: storePath(path), noSubdir: true, pageSize: 4096, maxDbs: 48 });
+  root.openDB('answers', { useVersions: false }).putSync([FIRST, 'k'], 'garbage');
+  await root.close();
+  const store = new Store(path);
+  apply(store, { kept: [answer('k', 9)] });
+  t.equal(store.answers.bytes, 3 * (ROW_BYTES + 3), 'the damaged one counts no more');
+  apply(store, { bounds: { ...NO_BOUNDS, expiredMs: 5 } });
+  t.same(store.answers.find(answer('k', 9)), answer('k', 9), 'its age is its own');
+  t.equal(store.answers.find(answer('k~', 5)), undefined);
+  t.equal(store.answers.bytes, ROW_BYTES + 3);
+  t.equal(store.answers.oldestMs(), 9);
+  await store.close();
+});
+
 void t.test('a stored response names the model that answered, if it was another', (t) => {
   const record = {
     ...{ account: asAccountIndex(1), key: 'k', bodyDigest: 'a'.repeat(64), endedMs: asWallMs(5) },
