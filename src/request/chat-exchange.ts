@@ -1,9 +1,8 @@
 /**
  * One call and its response: the object that intake.ts, delivery.ts and replay.ts share. What a phase finds
- * out for later phases is in CallContext, which requests that are no calls have too. Here is what belongs to
- * the response and the call's end: the response object of µWebSockets.js, times, the charge, and what must be
- * given back. listener-server.ts makes one for each call. Intake sets its fields, unless a comment names
- * another setter. Listener thread.
+ * out for later phases is in CallContext, which requests that are no calls have too. Here are the response
+ * object of µWebSockets.js, times, the charge, and what must be given back. listener-server.ts makes one for
+ * each call. Intake sets its fields, unless a comment names another setter. Listener thread.
  *
  *     Intake ───────────→ Delivery ──→ finish(outcome)
  *       │  └─→ Replay ───────────────────↗
