@@ -3,7 +3,7 @@
  * part of `npm test`: `npm run test:container`.
  */
 import { execFileSync } from 'node:child_process';
-import { readFileSync, readdirSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { within } from '../../bench/support/child.js';
@@ -30,6 +30,13 @@ const DRAIN_TIMEOUT_MS = 20_000;
 /** For an end that hangs. */
 const END_TIMEOUT_MS = 120_000;
 const USER = 65_532;
+
+/** Of package-lock.json. The package at the path '' is this one. */
+interface Lock {
+  readonly packages: Readonly<
+    Record<string, { readonly dev?: boolean; readonly dependencies?: Readonly<Record<string, string>> }>
+  >;
+}
 
 const bytesOf = (...paths: string[]): number =>
   execFileSync('du', ['--summarize', '--bytes', '--one-file-system', ...paths], { encoding: 'utf8' })
@@ -119,17 +126,23 @@ void t.test('the image', { timeout: 1_200_000 }, async (t) => {
     const files = readdirSync(modules, { recursive: true, encoding: 'utf8' });
     const natives = files.filter((path) => path.endsWith('.node')).map((path) => path.split('/')[0]);
     t.same(natives.sort(), ['@lmdb', '@msgpackr-extract', 'uWebSockets.js'], 'one native binary a package');
-    const locked = JSON.parse(readFileSync('package.json', 'utf8')) as Record<string, Record<string, string>>;
-    for (const name of Object.keys(locked.devDependencies!)) {
-      t.notOk(files.includes(`${name}/package.json`), `${name} is for development`);
-    }
+    // By the lock, which knows of each package whether anything but development wants it.
+    const { packages } = JSON.parse(readFileSync('package-lock.json', 'utf8')) as Lock;
+    const forDevelopment = Object.keys(packages).filter((path) => packages[path]!.dev === true);
+    t.ok(forDevelopment.includes('node_modules/tap'), `${forDevelopment.length} are for development`);
+    t.same(
+      forDevelopment.filter((path) => existsSync(join(root, 'opt/tollgate', path, 'package.json'))),
+      [],
+      'none of which is there',
+    );
     const bill = JSON.parse(readFileSync(join(root, 'usr/share/tollgate/sbom.cdx.json'), 'utf8')) as {
       readonly bomFormat: string;
       readonly components: readonly { readonly name: string; readonly licenses?: readonly object[] }[];
     };
     t.equal(bill.bomFormat, 'CycloneDX');
     const listed = bill.components.map(({ name }) => name);
-    for (const name of Object.keys(locked.dependencies!)) t.ok(listed.includes(name), `${name} is listed`);
+    for (const name of Object.keys(packages['']!.dependencies!))
+      t.ok(listed.includes(name), `${name} is listed`);
     t.ok(
       bill.components.every(({ licenses }) => (licenses?.length ?? 0) > 0),
       'each with its licence',
