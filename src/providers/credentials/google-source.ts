@@ -38,9 +38,10 @@ export function googleSource(
       // A new client each time, because a client caches its token and what it read of the file.
       const auth = new GoogleAuth({
         scopes: [SCOPE],
-        // Deprecated to warn of files from strangers. This one is the operator's own.
+        // Also the file of the environment, so that the package reads the file that `tokenUrl` is of. The
+        // option is deprecated to warn of files from strangers. This one is the operator's own.
         // oxlint-disable-next-line typescript/no-deprecated
-        ...(configuredFile === undefined ? {} : { keyFile: configuredFile }),
+        ...(file === undefined || file === '' ? {} : { keyFile: file }),
       });
       const client = await auth.getClient();
       // The package always asks the public address, and retries at once. The interceptor makes the package
@@ -67,7 +68,8 @@ export function googleSource(
         expiresMs: typeof expiresMs === 'number' ? expiresMs : undefined,
       };
     } catch (error) {
-      throw googleErrorOf(error);
+      // The errors of this file have their advice, and may name a path, in which googleErrorOf must not look.
+      throw error instanceof CredentialError ? error : googleErrorOf(error);
     }
   };
 }
@@ -79,7 +81,10 @@ const ADVICE = 'see that the service account exists, and has a role that may use
  * any other file, with a message that says what is wrong: the package's own message does not.
  */
 async function tokenUrlOf(file: string): Promise<string> {
-  const members = parsedJson(await readFile(file, 'utf8'));
+  const text = await readFile(file, 'utf8').catch((error: unknown) => {
+    throw credentialErrorOf(error, ADVICE);
+  });
+  const members = parsedJson(text);
   if (!isRecord(members))
     throw new CredentialError(
       `${file} is not JSON`,
@@ -96,7 +101,7 @@ async function tokenUrlOf(file: string): Promise<string> {
     : TOKEN_URL;
 }
 
-/** The error for operators, with advice by the message of Google or of the package. */
+/** The error for operators, with advice by the message of Google or of the package. Not for our own errors. */
 function googleErrorOf(error: unknown): CredentialError {
   const text = error instanceof Error ? error.message : String(error);
   if (/Invalid JWT: Token must be a short-lived|clock/i.test(text))

@@ -138,6 +138,12 @@ void t.test('what is wrong with Google is said', async (t) => {
   t.match(await said(join(folder, 'text.json')), /is not JSON/);
   writeFileSync(join(folder, 'other.json'), '{"installed":{}}');
   t.match(await said(join(folder, 'other.json')), /type.*service_account/);
+  // A path may have any word.
+  for (const name of ['clock.json', 'PEM.json', 'private key.json', 'default credentials.json']) {
+    t.match(await said(join(folder, name)), /ENOENT.*mounted/, name);
+    writeFileSync(join(folder, name), 'not JSON');
+    t.match(await said(join(folder, name)), /is not JSON.*credentials_file is the JSON file/, name);
+  }
   t.match(await said(writeServiceAccount(folder, `${server.url}/token`)), /invalid_grant.*does not accept/);
   const broken = '-----BEGIN PRIVATE KEY-----\nMIIEvgIBADANBgkqhkiG9w0B\n-----END PRIVATE KEY-----\n';
   const text = await said(writeServiceAccount(folder, server.url, { private_key: broken }));
