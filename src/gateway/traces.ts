@@ -8,7 +8,6 @@
  * Must hold: a collector that fails or hangs delays no call and no start, and the end by at most
  * CLOSE_WAIT_MS_MAX (further test: test/e2e/traces.test.ts).
  */
-import { setTimeout as delay } from 'node:timers/promises';
 import { MessageChannel, Worker } from 'node:worker_threads';
 import { withoutUrlSecrets } from '../core/secret-url.js';
 import type { AccountIndex } from '../core/units.js';
@@ -90,7 +89,7 @@ export class Traces {
   readonly #thread: Worker;
   /** Resolves when the thread has ended, also if it fails before `close`. */
   readonly #exit: Promise<unknown>;
-  #isClosing = false;
+  #closed: Promise<void> | undefined;
 
   /** Starts the thread. gateway-start.ts has set the V8 flags before: a thread takes them at its start. */
   constructor({ env, exported, accountIdOf, metrics, stripe, log }: TracesOptions) {
@@ -101,7 +100,8 @@ export class Traces {
       ['LOGS', exported.logRecords],
     ] as const) {
       const name = `OTEL_EXPORTER_OTLP_${signal}_PROTOCOL`;
-      const protocol = env[name] ?? env.OTEL_EXPORTER_OTLP_PROTOCOL ?? '';
+      // An empty variable means not set, as everywhere in OpenTelemetry.
+      const protocol = [env[name], env.OTEL_EXPORTER_OTLP_PROTOCOL].find((value) => value) ?? '';
       if (isSignalExported && !['', 'http/json'].includes(protocol))
         log.warn(`${name}: only http/json is exported, which the OTLP/HTTP port of a collector takes`, {
           protocol,
@@ -164,13 +164,20 @@ export class Traces {
     return this.#logRecordBudget && new ExportBudget(this.#logRecordBudget).counts();
   }
 
-  /** Waits CLOSE_WAIT_MS_MAX at most for the last export. Call it when listeners and workers have ended. */
-  async close(): Promise<void> {
-    if (this.#isClosing) return;
-    this.#isClosing = true;
+  /**
+   * Resolves when the thread has ended, which is after its last export, or after CLOSE_WAIT_MS_MAX. Call it
+   * when listeners and workers have ended. Each further call resolves as the first.
+   */
+  close(): Promise<void> {
+    this.#closed ??= this.#close();
+    return this.#closed;
+  }
+
+  async #close(): Promise<void> {
     this.#send({ kind: 'close' });
-    await Promise.race([this.#exit, delay(CLOSE_WAIT_MS_MAX)]);
-    await this.#thread.terminate();
+    const timer = setTimeout(() => void this.#thread.terminate(), CLOSE_WAIT_MS_MAX);
+    await this.#exit;
+    clearTimeout(timer);
   }
 
   /** Replies to the exporting thread, which cannot read the store. */

@@ -40,6 +40,16 @@ void t.test('who wants no export hears nothing', (t) => {
   t.end();
 });
 
+void t.test('another protocol is named, also if the variable of the signal is empty', async (t) => {
+  const log = new ListLog();
+  const env = { ...ENDPOINT, OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc', OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: '' };
+  const metrics = createMetrics(1, 1);
+  const traces = startTraces(env, { accountIdOf: () => null, metrics, stripe: 0, log })!;
+  await traces.close();
+  t.match(log.lines, [/^warn OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: only http\/json/]);
+  t.same(log.fields, [{ protocol: 'grpc' }]);
+});
+
 void t.test('spans that cannot be unpacked are counted, and the thread goes on', async (t) => {
   const log = new ListLog();
   const metrics = createMetrics(1, 1);
@@ -67,9 +77,10 @@ void t.test('the end does not wait for a thread that has failed', async (t) => {
   t.match(log.lines[0], /^error the thread that exports to OpenTelemetry failed/);
   const late = new AbortController();
   const end = await Promise.race([
-    traces.close().then(() => 'ended'),
+    Promise.all([traces.close(), traces.close()]).then(() => 'ended'),
     sleep(2_000, 'late', { signal: late.signal }),
   ]);
   late.abort();
   t.equal(end, 'ended');
+  t.notOk(process.getActiveResourcesInfo().includes('Timeout'), 'nothing keeps the process');
 });
