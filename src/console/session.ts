@@ -36,10 +36,13 @@ export function whenSignedOut(callback: () => void): void {
   });
 }
 
-/** Keeps the page, also if the session ends, until the returned function is called. */
+/** Keeps the page, also if the session ends, until the returned function is called; again it does nothing. */
 export function keepPage(): () => void {
   keepingDialogs += 1;
+  let isKept = true;
   return () => {
+    if (!isKept) return;
+    isKept = false;
     keepingDialogs -= 1;
     if (isSignOutPending) reportSignedOut();
   };
@@ -55,6 +58,8 @@ function reportSignedOut(): void {
 /** Remembers who is signed in, for `operatorNow` and `may`. Returns whether somebody is signed in. */
 function rememberOperator({ who, role, quota_timezone: quotaTimezone }: SessionView): boolean {
   operator = who === null || role === null ? undefined : { who, role, quotaTimezone };
+  // The operator has signed in again, perhaps in another tab, while a dialog kept the page.
+  if (operator !== undefined) isSignOutPending = false;
   return operator !== undefined;
 }
 

@@ -51,6 +51,17 @@ void t.test('nobody is taken for signed in after the end of the session', async 
   t.ok(may('keys'), 'the page is kept as it is, for a dialog');
   letPageGo();
   t.notOk(may('keys'), 'the session has ended');
+
+  await enter();
+  const letAgainGo = keepPage();
+  letPageGo();
+  response = signedOut;
+  t.notOk(await checkSession());
+  t.ok(may('keys'), 'what was let go before lets go of nothing else');
+  response = { signed_in: true, who: 'ann', role: 'admin' };
+  t.ok(await checkSession(), 'signed in again in another tab');
+  letAgainGo();
+  t.ok(may('keys'), 'the session goes on');
 });
 
 void t.test('a 401 ends the session only if the session is over', async (t) => {
