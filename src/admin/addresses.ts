@@ -3,14 +3,15 @@
  * http.ts, fields.ts), and the console and the commands (cli/admin-client.ts) call by them. Pure; the console
  * has this file in the browser, so it imports nothing.
  *
- * Must hold: the words stay, because operators' programs, and consoles that stay open over an update, use
- * them (paths of routes: test/unit/admin/stable-names.test.ts; the header: authentication.session.test.ts).
+ * Must hold: the words stay, because operators' programs use those of ROOT, and consoles that stay open over
+ * an update use all (paths of routes: test/unit/admin/stable-names.test.ts; the header:
+ * authentication.session.test.ts).
  */
 
 /** The paths of all routes are below this one. */
 export const ROOT = '/admin/v1';
 
-// Not below ROOT, because they are for the console alone and may change with it.
+// Not below ROOT, because they are for the console alone: what they take and return may change with it.
 /** Begins (POST), shows (GET) and ends (DELETE) a console session. */
 export const SESSION_PATH = '/admin/session';
 export const PLAYGROUND_PATH = '/admin/playground';

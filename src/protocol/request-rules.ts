@@ -139,9 +139,16 @@ function numberViolation(schema: RequestSchema, value: unknown, path: string): s
   const isNumber = type === 'integer' ? Number.isInteger(value) : typeof value === 'number';
   if (isNumber && (value as number) >= minimum && (value as number) <= maximum) return undefined;
   if (description !== undefined) return violation(path, `be ${description}`, value);
-  const bounds = `between ${minimum} and ${maximum}`;
-  if (!isNumber) return violation(path, type === 'integer' ? RULES.integer! : `be a number ${bounds}`, value);
-  return violation(path, maximum === Infinity ? 'not be negative' : `be ${bounds}`, value);
+  if (isNumber && minimum === 0 && maximum === Infinity) return violation(path, 'not be negative', value);
+  const bounds = boundsOf(minimum, maximum);
+  if (!isNumber) return violation(path, type === 'integer' ? RULES.integer! : `be a number${bounds}`, value);
+  return violation(path, `be${bounds}`, value);
+}
+
+/** The bounds in words, after a space; empty if there are none. */
+function boundsOf(minimum: number, maximum: number): string {
+  if (maximum === Infinity) return minimum === -Infinity ? '' : ` at least ${minimum}`;
+  return minimum === -Infinity ? ` at most ${maximum}` : ` between ${minimum} and ${maximum}`;
 }
 
 /**

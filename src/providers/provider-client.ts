@@ -90,9 +90,10 @@ export class ProviderClient {
     const credential = this.#credentialOf(target);
     if (credential === undefined && settings.credential !== undefined)
       return new FailedCall(handler, NO_CREDENTIAL_FAULT);
-    const provider = this.#providers[settings.name];
-    if (provider === undefined)
+    if (settings.name === 'azure')
       return this.#startAzure(target, settings, credential, body, requestId, handler, moreHeaders, path);
+    const provider = this.#providers[settings.name];
+    invariant(provider !== undefined, 'every provider but Azure is in the table');
     const nowMs = this.#clock.wallMs();
     // The model of a passed call is in its bytes.
     const call =
@@ -118,7 +119,8 @@ export class ProviderClient {
 
   /**
    * As `start`, for a request that a counter thread has written; upstream/large-call.ts calls it. `chat`: the
-   * members of the chat completion by which the response is read.
+   * members of the chat completion by which the response is read. Throws what a provider throws as it writes
+   * headers, a bug, which large-call.ts turns into the end of the call.
    */
   startWritten(
     target: ProviderTarget,

@@ -348,7 +348,7 @@ function timeoutsOf(
   return {
     first_byte_timeout_ms: timeoutMs,
     idle_timeout_ms: timeoutMs,
-    // LiteLLM does not bound the whole call. Tollgate's bound must not end a silence before its timeout.
+    // LiteLLM does not bound the whole call. Tollgate's bound is at least as long as one silence may be.
     ...(timeoutMs > TOTAL_TIMEOUT_MS_DEFAULT && { total_timeout_ms: timeoutMs }),
   };
 }

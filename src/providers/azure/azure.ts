@@ -8,8 +8,8 @@
  * learn.microsoft.com/azure/ai-foundry/openai/reference; the v1 interface: …/openai/latest), read in November
  * 2026.
  *
- * Must hold: a call has `api-key` or `authorization`, never both, and its path is the one that Azure
- * documents for the version (test/unit/providers/azure/azure.test.ts, test/e2e/providers-azure.test.ts).
+ * Must hold: the path is the one that Azure documents for the version (test/e2e/providers-azure.test.ts too,
+ * which tests the header of provider-client.ts: `api-key` or `authorization`, never both).
  */
 
 /** The versions of Azure's v1 interface, each with its query. A path of v1 names no deployment. */

@@ -62,5 +62,14 @@ void t.test('sentences', (t) => {
     [{ model: 'm', tools: [{}] }, 'tools[0].type must be a string, got nothing'],
   ];
   for (const [body, sentence] of cases) t.equal(violationOf(schema, body), sentence);
+  const numbers: [Parameters<typeof violationOf>[0], unknown, string][] = [
+    [{ type: 'number' }, 'warm', 'x must be a number, got "warm"'],
+    [{ type: 'number', minimum: 1 }, 0, 'x must be at least 1, got 0'],
+    [{ type: 'number', minimum: 0 }, -1, 'x must not be negative, got -1'],
+    [{ type: 'number', maximum: 2 }, 3, 'x must be at most 2, got 3'],
+    [{ type: 'number', minimum: 0, maximum: 2 }, null, 'x must be a number between 0 and 2, got null'],
+    [{ type: 'integer', minimum: 1 }, 1.5, 'x must be an integer, got 1.5'],
+  ];
+  for (const [rule, value, sentence] of numbers) t.equal(violationOf(rule, value, 'x'), sentence);
   t.end();
 });
