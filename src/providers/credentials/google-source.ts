@@ -101,7 +101,7 @@ async function tokenUrlOf(file: string): Promise<string> {
     : TOKEN_URL;
 }
 
-/** The error for operators, with advice by the message of Google or of the package. Not for our own errors. */
+/** The error for operators, with advice by the message of Google or of the package. Not for our errors. */
 function googleErrorOf(error: unknown): CredentialError {
   const text = error instanceof Error ? error.message : String(error);
   if (/Invalid JWT: Token must be a short-lived|clock/i.test(text))
