@@ -48,6 +48,12 @@ export const LATENCIES: readonly LatencyScenario[] = [
   },
 ];
 
+/** An error's text and its causes'. */
+const reasonOf = (error: unknown): string =>
+  error instanceof Error
+    ? [error.message, ...(error.cause === undefined ? [] : [reasonOf(error.cause)])].join(': ')
+    : String(error);
+
 /** One line of the table. */
 export interface Latency {
   readonly scenario: string;
@@ -85,7 +91,13 @@ async function measure(contender: Contender, scenario: LatencyScenario, seconds:
   return { p50, p99, cpu: (cpuMicros(pids) - beforeMicros) / report.answers };
 }
 
-/** The upstream must be among the contenders: it is what the others add to. */
+/** What a fault of theirs ends the whole run for: the gateway itself, and what all are compared with. */
+const NEVER_LEFT_OUT: readonly ContenderName[] = ['tollgate', 'direct'];
+
+/**
+ * The upstream must be among the contenders: it is what the others add to. Another gateway that fails at a
+ * rate, such as one whose limits reject it, is left out of that scenario; `onLeftOut` is told why.
+ */
 export async function measureLatencies(
   scenarios: readonly LatencyScenario[],
   all: readonly Contender[],
@@ -93,7 +105,13 @@ export async function measureLatencies(
     rounds,
     seconds,
     warmUp: load,
-  }: { readonly rounds: number; readonly seconds: number; readonly warmUp: WarmUp },
+    onLeftOut,
+  }: {
+    readonly rounds: number;
+    readonly seconds: number;
+    readonly warmUp: WarmUp;
+    readonly onLeftOut: (reason: string) => void;
+  },
 ): Promise<Latency[]> {
   const direct = all.find(({ name }) => name === 'direct');
   if (direct === undefined) throw new Error('latency is measured against contender "direct"');
@@ -101,9 +119,22 @@ export async function measureLatencies(
   for (const scenario of scenarios) {
     const contenders = all.filter(({ name }) => scenario.contenders.includes(name));
     const samples = new Map(contenders.map((contender) => [contender, [] as Sample[]]));
-    for (const contender of contenders) await warmUp(contender, scenario.call, load);
+    const unlessFailing = async (contender: Contender, work: () => Promise<void>): Promise<void> => {
+      try {
+        await work();
+      } catch (error) {
+        if (NEVER_LEFT_OUT.includes(contender.name)) throw error;
+        samples.delete(contender);
+        onLeftOut(`${contender.name} is left out of ${scenario.name}: ${reasonOf(error)}`);
+      }
+    };
+    for (const contender of contenders)
+      await unlessFailing(contender, () => warmUp(contender, scenario.call, load));
     for (let round = 0; round < rounds; round++) {
-      for (const [contender, taken] of samples) taken.push(await measure(contender, scenario, seconds));
+      for (const [contender, taken] of samples)
+        await unlessFailing(contender, async () => {
+          taken.push(await measure(contender, scenario, seconds));
+        });
     }
     const base = samples.get(direct)!;
     for (const [{ name }, taken] of samples) {

@@ -96,7 +96,7 @@ async function latenciesOf(contenders: readonly Contender[], options: Options): 
   }
   return printTable(
     `fixed rates, open loop, ${rounds} round(s) of ${seconds} s, median (lowest–highest)`,
-    () => measureLatencies(latencies, contenders, { rounds, seconds, warmUp }),
+    () => measureLatencies(latencies, contenders, { rounds, seconds, warmUp, onLeftOut: line }),
     (measured) => latencyTableOf(measured, rounds),
   );
 }
