@@ -12,6 +12,7 @@ import type { FallbackModels, UpstreamRequest } from '../channel/messages.js';
 import type { Clock } from '../core/clock.js';
 import type { ErrorRecord } from '../core/errors.js';
 import { dialectAt } from '../doors/dialects.js';
+import { freeBody } from '../http1/body-memory.js';
 import { isNowhere, withModelId, withOutputTokensMax } from '../protocol/chat-call.js';
 import { RetryPlan } from './retry-plan.js';
 import type { RouteTable } from './route-table.js';
@@ -80,6 +81,12 @@ export class CallModels {
     this.fallbackNumber += 1;
     this.retries = this.#newRetries();
     return undefined;
+  }
+
+  /** The usage is known and no attempt follows, so nobody reads the body any more: its memory is freed. */
+  freeBody(): void {
+    const { largeBody } = this.request;
+    if (largeBody !== undefined) freeBody(largeBody);
   }
 
   /** RetryPlan asks for tokens only if an upstream limits them. A call that only counts tokens uses none. */

@@ -356,6 +356,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       // The last bytes could not be written, which is no fault of the client's.
       else this.#recordCut(result, NOT_HELD_UP);
     }
+    this.#models.freeBody();
     const isUnread = this.#isCancelled || this.#isCut;
     this.#attempt?.taken.settle(usage.promptTokens + usage.completionTokens);
     this.#attempt = undefined;

@@ -12,6 +12,7 @@ import type { UpstreamRequest } from '../channel/messages.js';
 import { asBuffer } from '../core/bytes.js';
 import { exactJson, exactJsonText } from '../core/exact-json.js';
 import type { Members } from '../core/json.js';
+import { freedOnceWritten } from '../http1/body-memory.js';
 import { withModelName } from '../protocol/chat-call.js';
 
 /** The upstream's name of a member, by OpenAI's name; empty if the member is left out. */
@@ -27,16 +28,18 @@ interface UpstreamNames {
 /** `modelStart` to `modelEnd` is where the model's JSON string is: in characters, or bytes of `largeBody`. */
 type Body = Pick<UpstreamRequest, 'body' | 'largeBody' | 'modelStart' | 'modelEnd'>;
 
-/** The body with the upstream's name of the model. */
+/** The body with the upstream's name of the model. A copy of a large body is for one request alone. */
 export function bodyFor({ model }: UpstreamNames, request: Body): string | Uint8Array {
   const { largeBody } = request;
   if (model === undefined) return largeBody ?? request.body;
   if (largeBody === undefined) return withModelName(request, model);
-  return Buffer.concat([
-    largeBody.subarray(0, request.modelStart),
-    Buffer.from(JSON.stringify(model)),
-    largeBody.subarray(request.modelEnd),
-  ]);
+  return freedOnceWritten(
+    Buffer.concat([
+      largeBody.subarray(0, request.modelStart),
+      Buffer.from(JSON.stringify(model)),
+      largeBody.subarray(request.modelEnd),
+    ]),
+  );
 }
 
 /**

@@ -4,6 +4,7 @@ import { createServer, type AddressInfo, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import type { Clock } from '#src/core/clock.js';
 import { asMonotonicMs, asWallMs } from '#src/core/units.js';
+import { freeBody } from '#src/http1/body-memory.js';
 import { Http1Client } from '#src/http1/client.js';
 import type { UpstreamTarget } from '#src/upstream/target.js';
 import { eventually } from '../../support/gateway.js';
@@ -254,6 +255,35 @@ void t.test('a large body comes whole; an early answer ends it', async (t) => {
   t.equal((await early.call()).text, 'ok');
   t.equal(early.sockets.length, 2, 'nor was anything else, on that connection');
 });
+
+void t.test(
+  'the memory of a request that an early response overtakes is not freed until it is written',
+  async (t) => {
+    const body = Buffer.alloc(10 * 1024 * 1024, 'a');
+    const { call, sockets } = await worldOf(t, (socket) => {
+      socket.pause();
+      // The head and a part of the body: the call goes on.
+      socket.write(`${OK}\r\no`);
+    });
+    const response = call({}, body);
+    await eventually('the request is on its way', () => (sockets.length === 1 ? true : undefined));
+    await turns();
+    freeBody(body);
+    t.equal(body.length, 10 * 1024 * 1024, 'a part of it is still to be written');
+    let read = 0;
+    sockets[0]!.removeAllListeners('data');
+    sockets[0]!.on('data', (bytes: Buffer) => {
+      read += bytes.length;
+      t.ok(bytes.includes('a') && !bytes.includes('\0'), 'of the body alone', { bail: true });
+      if (read > 9 * 1024 * 1024) sockets[0]!.write('k');
+    });
+    sockets[0]!.resume();
+    t.match(await response, { text: 'ok', fault: undefined });
+    await turns();
+    freeBody(body);
+    t.equal(body.length, 'transfer' in ArrayBuffer.prototype ? 0 : 10 * 1024 * 1024);
+  },
+);
 
 void t.test('many calls over few connections, which close at times', async (t) => {
   const { call, sockets } = await worldOf(t, (socket, connection) =>

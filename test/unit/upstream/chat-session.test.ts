@@ -226,3 +226,34 @@ void t.test('a bug of ours ends as internal_error, is logged, and closes the con
   const unknown = call({ modelIndex: 7 });
   t.equal(unknown.downstream.error?.code, 'internal_error');
 });
+
+void t.test('a large body is freed once its call needs it no more', async (t) => {
+  const { body } = requestOf();
+  const ways = [failing(503), answering(answerOf(undefined)), streaming(STREAM)];
+  for (const model of [undefined, 'their "model"']) {
+    const sent = model === undefined ? body : body.replace('"m"', JSON.stringify(model));
+    for (const [way, first] of ways.entries()) {
+      const counted: string[] = [];
+      const { run, upstreams } = await world(
+        t,
+        [first, answering(answerOf(USAGE))],
+        async (request) => {
+          await turn();
+          counted.push(Buffer.from(request.body as Uint8Array).toString());
+          return COUNTED;
+        },
+        { model },
+      );
+      const largeBody = new Uint8Array(Buffer.from(body));
+      t.equal((await run({ body: '', largeBody, stream: way === 2 })).error, undefined);
+      const asked = upstreams.flatMap(({ requests }) => requests);
+      t.strictSame(
+        asked.map((request) => request.body),
+        way === 0 ? [sent, sent] : [sent],
+      );
+      t.strictSame(counted, way === 0 ? [] : [body], 'it is there for the count');
+      // Node 20 cannot free it.
+      t.equal(largeBody.length, 'transfer' in ArrayBuffer.prototype ? 0 : body.length);
+    }
+  }
+});

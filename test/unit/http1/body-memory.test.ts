@@ -1,0 +1,70 @@
+/** Which memory is freed, and which never while a request with it is being written. */
+import t from 'tap';
+import { beginWrite, endWrite, freeBody, freedOnceWritten } from '#src/http1/body-memory.js';
+
+/** Node 20 cannot free memory: there each body keeps its length. */
+const canFree = 'transfer' in ArrayBuffer.prototype;
+const LENGTH = 5_000;
+const lengthIfFreed = canFree ? 0 : LENGTH;
+
+void t.test('a body is freed once, and a second time harms nothing', (t) => {
+  const body = new Uint8Array(LENGTH);
+  freeBody(body);
+  t.equal(body.length, lengthIfFreed);
+  freeBody(body);
+  t.equal(body.length, lengthIfFreed);
+  t.end();
+});
+
+void t.test('nothing is freed before the last request with the memory is written', (t) => {
+  const body = new Uint8Array(LENGTH).fill(1);
+  const part = body.subarray(10, 4_000);
+  beginWrite(body);
+  beginWrite(part);
+  freeBody(body);
+  endWrite(body);
+  freeBody(body);
+  t.equal(body.length, LENGTH);
+  t.equal(part[0], 1);
+  endWrite(part);
+  t.equal(body.length, LENGTH, 'whoever wanted it freed says so again');
+  freeBody(body);
+  t.equal(body.length, lengthIfFreed);
+  t.end();
+});
+
+void t.test('a copy for one request is freed at the end of its write', (t) => {
+  const body = freedOnceWritten(new Uint8Array(LENGTH));
+  beginWrite(body);
+  beginWrite(body);
+  endWrite(body);
+  t.equal(body.length, LENGTH, 'the other write goes on');
+  endWrite(body);
+  t.equal(body.length, lengthIfFreed);
+  const kept = new Uint8Array(LENGTH);
+  beginWrite(kept);
+  endWrite(kept);
+  t.equal(kept.length, LENGTH, 'a body that others may need');
+  t.end();
+});
+
+void t.test('memory with more than the body in it stays', (t) => {
+  const pool = new Uint8Array(LENGTH);
+  freeBody(pool.subarray(0, 100));
+  freeBody(pool.subarray(100));
+  freeBody(new Uint8Array(0));
+  freeBody(new Uint8Array(new SharedArrayBuffer(LENGTH)));
+  const pooled = Buffer.from('a small one, in the pool of Node');
+  freeBody(pooled);
+  t.equal(pool.length, LENGTH);
+  t.equal(pooled.toString(), 'a small one, in the pool of Node');
+  t.end();
+});
+
+void t.test('memory that was transferred before', (t) => {
+  const body = new Uint8Array(LENGTH);
+  structuredClone(null, { transfer: [body.buffer] });
+  freeBody(body);
+  t.equal(body.length, 0);
+  t.end();
+});
