@@ -15,7 +15,7 @@
  * because their record is then given back; no test notices a longer use.
  */
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
-import { asBuffer } from '../core/bytes.js';
+import { asBuffer, freeBytes } from '../core/bytes.js';
 import { invariant } from '../core/errors.js';
 import { createSpscRing, SpscReader, SpscWriter } from '../core/spsc-ring.js';
 import { readFrame, writeFrame } from './frame-codec.js';
@@ -236,6 +236,7 @@ export class FramePort {
       }
     }
     this.#deliverBefore(undefined);
+    if (typeof message !== 'number') freePosted(message);
     // Last: `onFrame` must be through with the bytes of all frames.
     this.#in.giveBack();
   }
@@ -253,6 +254,13 @@ export class FramePort {
     this.#pending = next;
     if (frame !== undefined) this.#onFrame(frame, frame.id === next?.id);
   }
+}
+
+/** Frees the bytes of posted frames. `onFrame` is through with them, and nobody else has them. */
+function freePosted(items: readonly Item[]): void {
+  for (const item of items)
+    if (typeof item === 'object' && 'kind' in item && 'bytes' in item && typeof item.bytes !== 'string')
+      freeBytes(item.bytes);
 }
 
 /** Copies `bytes`, because the sender may write to their memory again. */

@@ -1,5 +1,5 @@
 /**
- * Views of bytes, and bytes that are joined. Most folders use it. Pure; any thread.
+ * Views of bytes, bytes that are joined, and the end of their memory. Most folders use it. Any thread.
  *
  * Must hold: `joinedBytes` alone returns memory of its own, which may be transferred to another thread and
  * outlives what it was made of. What the others return may share the memory of their argument.
@@ -12,10 +12,45 @@ export function asBuffer(bytes: Uint8Array): Buffer {
 
 /**
  * The chunks of a response as one Buffer; `length` is the sum of their lengths. Most responses come in one
- * chunk, which is not copied.
+ * chunk, which is not copied. The memory of several chunks is freed.
  */
 export function joinedChunks(chunks: readonly Uint8Array[], length: number): Buffer {
-  return chunks.length === 1 ? asBuffer(chunks[0]!) : Buffer.concat(chunks, length);
+  if (chunks.length === 1) return asBuffer(chunks[0]!);
+  const joined = Buffer.concat(chunks, length);
+  for (const chunk of chunks) freeBytes(chunk);
+  return joined;
+}
+
+/** Bytes that `disposable` was called for. */
+const disposables = new WeakSet<Uint8Array>();
+
+/** Returns `bytes`. Their last reader, who does not know where they come from, calls `freeDisposable`. */
+export function disposable<Bytes extends Uint8Array>(bytes: Bytes): Bytes {
+  if (ownsMemory(bytes)) disposables.add(bytes);
+  return bytes;
+}
+
+/** Calls `freeBytes` if `disposable` was called for `bytes`. */
+export function freeDisposable(bytes: Uint8Array): void {
+  if (disposables.has(bytes)) freeBytes(bytes);
+}
+
+/** Whether the memory holds `bytes` alone. Not so of small Buffers, which share Node's pool. */
+function ownsMemory({ length, buffer }: Uint8Array): boolean {
+  return length > 0 && length === buffer.byteLength;
+}
+
+/**
+ * Frees the memory of `bytes`, whose length is 0 from then on. To be called by the last who needs it. V8
+ * counts such memory outside of its heap, and collects the whole heap each time that it has grown by some 20
+ * to 60 MB (docs/benchmarks.md, "Large bodies"). Does nothing if the memory holds more than `bytes`, if it
+ * was freed or transferred before, and on Node 20, which has no means to free it.
+ */
+export function freeBytes(bytes: Uint8Array): void {
+  const { buffer } = bytes as {
+    readonly buffer: ArrayBufferLike & { transfer?(lengthBytes: number): unknown };
+  };
+  if (ownsMemory(bytes)) buffer.transfer?.(0);
 }
 
 /**

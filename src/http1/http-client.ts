@@ -107,8 +107,8 @@ export interface HttpClient {
   /**
    * Calls no method of the handler before it returns. `furtherHeaders` are name, value, name, value. The
    * array must not change later, because client.ts keeps its lines. `path` replaces the target's. The bytes
-   * of `body` must not change before the call has ended; the client frees it then if it is `freedOnceWritten`
-   * (body-memory.ts).
+   * of `body` must not change before the call has ended. The client frees it once it is written if it is
+   * `disposable` (core/bytes.ts).
    */
   start(
     target: HttpTarget,

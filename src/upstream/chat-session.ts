@@ -8,6 +8,7 @@
  * all that has come if its upstream may finish. It pays nothing if no request was sent, or if the upstream
  * rejects the request (test/unit/upstream/chat-session*.test.ts).
  */
+import { freeDisposable } from '../core/bytes.js';
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import { FRAME_BYTES_MAX } from '../core/limits.js';
 import type {
@@ -79,7 +80,8 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   #lastReason: string | undefined;
   /** Set if the protocol of an upstream cannot express the request. Another upstream's protocol may. */
   #unsupportedError: ErrorRecord | undefined;
-  /** From `complete` on: the bytes of the response that were not sent yet. */
+  /** From `complete` on: the last bytes of the response, and those of them that were not sent yet. */
+  #lastBytes: Uint8Array = EMPTY;
   #unsent: Uint8Array = EMPTY;
   #usage: Usage | undefined;
 
@@ -352,7 +354,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     if (!this.#isCancelled && !this.#isCut) {
       const result = typeof lastBytes === 'function' ? lastBytes(usage) : lastBytes;
       invariant(this.#hasRelayed || result instanceof Uint8Array, 'only a response that has begun is cut');
-      if (result instanceof Uint8Array) this.#unsent = result;
+      if (result instanceof Uint8Array) this.#unsent = this.#lastBytes = result;
       // The last bytes could not be written, which is no fault of the client's.
       else this.#recordCut(result, NOT_HELD_UP);
     }
@@ -381,7 +383,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#state = 'ended';
     if (this.#isCut) this.#downstream.cut(this.#usage, this.#upstreamWaitMs);
     else this.#downstream.end(this.#isCancelled ? EMPTY : this.#unsent, this.#usage, this.#upstreamWaitMs);
-    this.#unsent = EMPTY;
+    freeDisposable(this.#lastBytes);
     this.budget.clear();
   }
 
@@ -389,7 +391,6 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     invariant(this.#state !== 'ended', 'a call fails once');
     this.#state = 'ended';
     this.#attempt = undefined;
-    this.#unsent = EMPTY;
     this.budget.clear();
     clearTimeout(this.#retryTimer);
     this.#leftCall?.end('cut');

@@ -9,12 +9,12 @@
 import type { UpstreamRequest } from '../channel/messages.js';
 import { AskRejected, type PendingQuestion } from '../core/ask-port.js';
 import { CHAT_DOOR } from '../core/door-names.js';
+import { disposable } from '../core/bytes.js';
 import type { Clock } from '../core/clock.js';
 import type { ErrorRecord } from '../core/errors.js';
 import type { Members } from '../core/json.js';
 import type { AccountIndex } from '../core/units.js';
 import { dialectAt } from '../doors/dialects.js';
-import { freedOnceWritten } from '../http1/body-memory.js';
 import type { HttpCall, HttpHandler } from '../http1/http-client.js';
 import type { ProviderClient } from '../providers/provider-client.js';
 import { FIELD_UNSUPPORTED, REQUEST_UNWRITTEN } from '../providers/provider.js';
@@ -85,7 +85,7 @@ export function startLargeCall(
   };
   const send = ({ body, path, bodyHash, callersMembers, chat }: TranslatedRequest): HttpCall => {
     onWritten(callersMembers);
-    freedOnceWritten(body);
+    disposable(body);
     if (path === undefined) return client.start(target, body, requestId, handler, moreHeaders);
     const translated = { path, body, bodyHash };
     return deps.providers.startWritten(target, translated, { chat, stream }, requestId, handler, moreHeaders);

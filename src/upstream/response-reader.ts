@@ -6,7 +6,7 @@
  * tried. The bytes of a response are counted before they are kept
  * (test/unit/upstream/response-reader.test.ts).
  */
-import { joinedChunks } from '../core/bytes.js';
+import { disposable, joinedChunks } from '../core/bytes.js';
 import type { Members } from '../core/json.js';
 import { UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
 import type { Usage } from '../core/token-counts.js';
@@ -156,7 +156,7 @@ export class ResponseReader implements ResponseBodyReader {
     this.#meter.report(reportIn(members), members.model);
     // A response without text is not kept: to look for text would parse megabytes of embeddings once more.
     if (this.#doorRules.isTextless !== true) this.#meter.setWholeResponse(response);
-    this.#outcome.complete(response);
+    this.#outcome.complete(disposable(response));
   }
 
   #reject(failure: AttemptFailure): void {

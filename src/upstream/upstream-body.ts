@@ -9,10 +9,9 @@
  * integers keep their digits, but for long ones in a text of more than 1 MiB (exact-json.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
-import { asBuffer } from '../core/bytes.js';
+import { asBuffer, disposable } from '../core/bytes.js';
 import { exactJson, exactJsonText } from '../core/exact-json.js';
 import type { Members } from '../core/json.js';
-import { freedOnceWritten } from '../http1/body-memory.js';
 import { withModelName } from '../protocol/chat-call.js';
 
 /** The upstream's name of a member, by OpenAI's name; empty if the member is left out. */
@@ -33,7 +32,7 @@ export function bodyFor({ model }: UpstreamNames, request: Body): string | Uint8
   const { largeBody } = request;
   if (model === undefined) return largeBody ?? request.body;
   if (largeBody === undefined) return withModelName(request, model);
-  return freedOnceWritten(
+  return disposable(
     Buffer.concat([
       largeBody.subarray(0, request.modelStart),
       Buffer.from(JSON.stringify(model)),

@@ -1,5 +1,12 @@
 import t from 'tap';
-import { asBuffer, joinedBytes, joinedChunks } from '#src/core/bytes.js';
+import {
+  asBuffer,
+  disposable,
+  freeBytes,
+  freeDisposable,
+  joinedBytes,
+  joinedChunks,
+} from '#src/core/bytes.js';
 
 /** A view that is neither at the start nor at the end of its memory. */
 const viewOf = (text: string): Uint8Array => new TextEncoder().encode(`<${text}>`).subarray(1, -1);
@@ -34,5 +41,55 @@ void t.test('joined bytes have memory of their own, which holds nothing else', (
     t.equal(joined.buffer.byteLength, expected.length, 'so it can be transferred');
   }
   t.throws(() => joinedBytes([viewOf('abc')], 2), RangeError);
+  t.end();
+});
+
+/** Node 20 cannot free memory: there bytes keep their length. */
+const lengthIfFreed = (length: number): number => ('transfer' in ArrayBuffer.prototype ? 0 : length);
+
+void t.test('memory that holds the bytes alone is freed, once', (t) => {
+  const bytes = new Uint8Array(5_000);
+  freeBytes(bytes);
+  freeBytes(bytes);
+  t.equal(bytes.length, lengthIfFreed(5_000));
+  const transferred = new Uint8Array(5_000);
+  structuredClone(null, { transfer: [transferred.buffer] });
+  freeBytes(transferred);
+  t.equal(transferred.length, 0);
+  t.end();
+});
+
+void t.test('memory with more in it stays', (t) => {
+  const memory = new Uint8Array(5_000);
+  const pooled = Buffer.from('a short one shares the pool of Node');
+  for (const bytes of [memory.subarray(0, 100), memory.subarray(100), memory.subarray(5_000), pooled])
+    freeBytes(disposable(bytes));
+  freeBytes(new Uint8Array(new SharedArrayBuffer(5_000)));
+  t.equal(memory.length, 5_000);
+  t.equal(pooled.toString(), 'a short one shares the pool of Node');
+  t.end();
+});
+
+void t.test('a reader frees only what is disposable', (t) => {
+  const [constant, response] = [new Uint8Array(5_000), disposable(new Uint8Array(5_000))];
+  for (const bytes of [constant, response]) freeDisposable(bytes);
+  t.equal(constant.length, 5_000);
+  t.equal(response.length, lengthIfFreed(5_000));
+  t.end();
+});
+
+void t.test('chunks are freed once they are joined, and a single one is not', (t) => {
+  const [first, second, only] = [1, 2, 3].map((byte) => new Uint8Array(5_000).fill(byte)) as [
+    Uint8Array,
+    Uint8Array,
+    Uint8Array,
+  ];
+  const joined = joinedChunks([first, second], 10_000);
+  t.equal(joined.length, 10_000);
+  t.ok(joined.every((byte, at) => byte === (at < 5_000 ? 1 : 2)));
+  t.equal(first.length, lengthIfFreed(5_000));
+  t.equal(second.length, lengthIfFreed(5_000));
+  t.equal(joinedChunks([only], 5_000).length, 5_000);
+  t.equal(only.length, 5_000);
   t.end();
 });

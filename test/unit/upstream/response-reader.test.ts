@@ -129,13 +129,17 @@ void t.test('what is no chat completion is refused', (t) => {
 void t.test('the bound', (t) => {
   const head = Buffer.from('{"choices":[],"x":"');
   const tail = Buffer.from('"}');
-  const filler = Buffer.alloc(UPSTREAM_RESPONSE_BYTES_MAX - head.length - tail.length, 'a');
-  t.equal(read([head, filler, tail]).rest?.length, UPSTREAM_RESPONSE_BYTES_MAX);
-  const { failure, endings } = read([head, filler, Buffer.from('a'), tail]);
+  // A new one each time: the reader frees it.
+  const fillerBytes = UPSTREAM_RESPONSE_BYTES_MAX - head.length - tail.length;
+  const newFiller = () => Buffer.alloc(fillerBytes, 'a');
+  t.equal(read([head, newFiller(), tail]).rest?.length, UPSTREAM_RESPONSE_BYTES_MAX);
+  const { failure, endings } = read([head, newFiller(), Buffer.from('a'), tail]);
   t.match(failure?.cause, /above/);
   t.equal(failure?.callerError, undefined, 'another upstream may be asked');
   t.equal(endings, 1);
-  const batch = read([head, filler, Buffer.from('a'), tail], { dialect: dialectAt(DOOR_INDEX.embeddings)! });
+  const batch = read([head, newFiller(), Buffer.from('a'), tail], {
+    dialect: dialectAt(DOOR_INDEX.embeddings)!,
+  });
   t.match(batch.failure?.callerError?.message, /longer than the gateway takes/, 'and is not, for a batch');
   t.equal(batch.failure?.isOurs, true);
   t.end();
