@@ -155,7 +155,7 @@ export class Balance {
     const first = account * layout.COUNTED_WORDS64;
     const credited = Atomics.load(this.words64, first + layout.CREDITED);
     const uncovered = Atomics.load(this.words64, first + layout.UNCOVERED);
-    const { spent, available } = this.#readSpentAndAvailable(first);
+    const { spent, available } = this.#readSpentAndAvailable(first, credited);
     return {
       credited: asPicoUnits(credited),
       available: asPicoUnits(available),
@@ -177,12 +177,16 @@ export class Balance {
     Atomics.store(this.words64, first + layout.AVAILABLE, credited - spent);
   }
 
-  /** A call that is reversed between the two loads would be in both. Then `spent` has shrunk: read again. */
-  #readSpentAndAvailable(first: number): { spent: bigint; available: bigint } {
+  /**
+   * A call that is reversed between the two loads would be in both. Then `spent` has shrunk, unless another
+   * call was charged meanwhile; if so, the sum may exceed `credited`. In both cases all is read again.
+   */
+  #readSpentAndAvailable(first: number, credited: bigint): { spent: bigint; available: bigint } {
     for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
       const spent = Atomics.load(this.words64, first + layout.SPENT);
       const available = Atomics.load(this.words64, first + layout.AVAILABLE);
-      if (Atomics.load(this.words64, first + layout.SPENT) >= spent) return { spent, available };
+      const hasShrunk = Atomics.load(this.words64, first + layout.SPENT) < spent;
+      if (!hasShrunk && spent + available <= credited) return { spent, available };
     }
     throw new Error('invariant broken: an account is read in bounded tries');
   }

@@ -150,3 +150,35 @@ void t.test('a reader stopped at any step sees held too high for a moment, never
   }
   t.end();
 });
+
+void t.test('a reader stopped twice, by a reversal and by a charge, sees no negative hold', (t) => {
+  const charges: ((balance: Balance) => void)[] = [
+    (balance) => balance.settle(ACCOUNT, pico(0n), pico(20n)),
+    (balance) => balance.hold(ACCOUNT, pico(20n)) && balance.settle(ACCOUNT, pico(20n), pico(20n)),
+  ];
+  let cases = 0;
+  for (const charge of charges) {
+    const reached = [true];
+    for (let first = 0; reached.length > 0; first++) {
+      reached.length = 0;
+      for (let second = 0, isSecond = true; isSecond; second++) {
+        const { balance, other } = createBalance();
+        balance.hold(ACCOUNT, pico(10n));
+        balance.settle(ACCOUNT, pico(10n), pico(10n));
+        const check = (): void => {
+          const funds = balance.read(ACCOUNT);
+          cases++;
+          if (funds.held < 0n) t.fail(`reversed at step ${first}, charged at step ${second}`, { funds });
+        };
+        const reverse = (): void => other.reverse(ACCOUNT, pico(10n), pico(0n));
+        isSecond = interruptAt(
+          second,
+          () => interruptAt(first, check, reverse) && reached.push(true),
+          () => charge(other),
+        );
+      }
+    }
+  }
+  t.ok(cases > 20, `${cases} cases`);
+  t.end();
+});
