@@ -12,8 +12,10 @@
  *
  * Must hold: a rejected call has taken nothing. An admitted call is settled or released once, and gives back
  * to the day and month that it took of. One exception, for calls a day: if midnight comes while a call takes,
- * scopes that counted it in the later day keep one call too many; no limit is exceeded. Tests:
- * test/unit/ledger/quotas.test.ts, test/unit/ledger/ledger.test.ts, test/threads/ledger-hammer.test.ts.
+ * scopes that counted it in the later day keep one call too many; no limit is exceeded. After each change of
+ * what the store keeps of a scope, the scope is marked dirty. (A listener that dies within `admit` leaves
+ * taken what it has taken by then, until the gateway is restarted.) Tests: test/unit/ledger/quotas.test.ts,
+ * test/unit/ledger/ledger.test.ts, test/threads/ledger-hammer.test.ts.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -56,6 +58,7 @@ export interface CallsOptions extends ScopeTables, QuotaRejectionsOptions {
 }
 
 const NO_MASKS = new Uint8Array(0); // of a call with `Taken.scopeCount` 0
+const MONTH_BIT = 1 << CALLS_PER_MONTH;
 const TRIES_MAX = 1_000; // of `#takeAll`, each with a later day or month; only a bug needs as many
 /** `Taken.dayNumber` before any call of a day is taken: later than all days, so `Math.min` replaces it. */
 const AFTER_ALL_DAYS = 2 ** 30 - 1;
@@ -146,6 +149,7 @@ export class Calls {
     }
     this.reservations.open(slot, needs.hold, taken);
     this.dirty.mark(account);
+    if (taken.scopeCount > 0) this.#markMonths(taken);
     return undefined;
   }
 
@@ -182,7 +186,7 @@ export class Calls {
       setAmounts(this.#used, tokens, nanoUnitsOf(cost));
       this.#chain.recall(taken);
       // A call of the month stays taken, as that of the day does.
-      this.#settleQuotas(taken, this.#used, ~(1 << CALLS_PER_MONTH), nowMs);
+      this.#settleQuotas(taken, this.#used, ~MONTH_BIT, nowMs);
     }
     this.close(slot, taken.account);
     return settlement;
@@ -362,10 +366,14 @@ export class Calls {
     return this.rejections.ofModelMinute(model!, take);
   }
 
-  /** Gives `#held` back by `#chain`, both set before; but not the hold and the account's call in flight. */
+  /**
+   * Gives `#held` back by `#chain`, both set before; but not the hold and the account's call in flight. Marks
+   * the account dirty, because a flush may have read its day and month while the call was taken.
+   */
   #giveBack(taken: Taken): void {
     this.#giveBackDays(taken);
     if (taken.scopeCount > 0) this.#settleQuotas(taken, NOTHING_USED, ~0, this.clock.monotonicMs());
+    this.dirty.mark(taken.account);
   }
 
   /** A call with `scopeCount` 0 has taken of the account's day alone, and its `masks` are not valid. */
@@ -378,7 +386,12 @@ export class Calls {
         this.#chain.limitedAt(scope).giveBackDay(this.#chain.links[scope]!.index, dayNumber);
   }
 
-  /** Marks a scope dirty, unless it is the account, which `admit`, `reverse` and `close` mark. */
+  /** Marks the scopes that took a call of the month, which the store keeps from its take on. */
+  #markMonths({ scopeCount, masks }: Taken): void {
+    for (let scope = 0; scope < scopeCount; scope++) if ((masks[scope]! & MONTH_BIT) !== 0) this.#mark(scope);
+  }
+
+  /** Marks a scope, unless it is the account, which `admit`, `#giveBack`, `reverse` and `close` mark. */
   #mark(scope: number): void {
     if (scope !== ACCOUNT_SCOPE) this.#chain.limitedAt(scope).dirty.mark(this.#chain.links[scope]!.index);
   }

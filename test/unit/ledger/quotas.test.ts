@@ -4,11 +4,25 @@
  */
 import t from 'tap';
 import { NO_QUOTAS, QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '#src/core/quotas.js';
-import { asAccountIndex, asCallSlot, asGroupIndex, asKeyIndex, asPicoUnits } from '#src/core/units.js';
-import { createLedgerBuffers, EXTENDED_QUOTAS } from '#src/ledger/layout.js';
+import {
+  asAccountIndex,
+  asCallSlot,
+  asGroupIndex,
+  asKeyIndex,
+  asModelScopeIndex,
+  asPicoUnits,
+} from '#src/core/units.js';
+import {
+  createLedgerBuffers,
+  EXTENDED_QUOTAS,
+  openLedgerViews,
+  type Scope,
+  SCRATCH_AREAS,
+  SCRATCH_USED,
+} from '#src/ledger/layout.js';
 import { Ledger } from '#src/ledger/ledger.js';
 import type { QuotaRecords } from '#src/ledger/quota-records.js';
-import { FakeClock, stateOf } from '../../fixtures/ledger-world.js';
+import { FakeClock, interruptAt, stateOf } from '../../fixtures/ledger-world.js';
 import { newSeed, randomBelow } from '../../support/random.js';
 
 const ACCOUNTS = 4;
@@ -17,7 +31,7 @@ const SLOTS = 12;
 const DAY_MS = 86_400_000;
 const NANO = 1_000n;
 
-function createWorld(threads = 1): { clock: FakeClock; ledgers: Ledger[] } {
+function createWorld(threads = 1, hasModule = true): { clock: FakeClock; ledgers: Ledger[] } {
   const clock = new FakeClock();
   const buffers = createLedgerBuffers({
     accountsMax: ACCOUNTS,
@@ -25,6 +39,7 @@ function createWorld(threads = 1): { clock: FakeClock; ledgers: Ledger[] } {
     keysMax: 4,
     groupsMax: GROUPS,
   });
+  if (!hasModule) openLedgerViews(buffers).quotas.used[SCRATCH_USED] = SCRATCH_AREAS;
   const ledgers = Array.from({ length: threads }, () => new Ledger(buffers, clock));
   for (let account = 0; account < ACCOUNTS; account++) {
     ledgers[0]!.openAccount(asAccountIndex(account), stateOf({ credited: asPicoUnits(10n ** 15n) }));
@@ -290,6 +305,91 @@ void t.test('a call that midnight parts gives no call back to a day that did not
   t.match(ahead.admit(asCallSlot(1), scopes, NONE), { kind: 'key', quota: 'calls_per_day' });
   t.end();
 });
+
+for (const [what, limits, hasModule] of [
+  ['days and months', { callsPerDay: 7, callsPerMonth: 8 }, true],
+  ['days and months, quota by quota', { callsPerDay: 7, callsPerMonth: 8 }, false],
+  ['months alone', { callsPerMonth: 8 }, true],
+] as const)
+  void t.test(`at whatever step of a call a flush comes, the next has what it has missed: ${what}`, (t) => {
+    const key = asKeyIndex(0);
+    const group = asGroupIndex(0);
+    const rule = { modelIndex: 0, limits: { ...NO_QUOTAS, ...limits, requestsPerMinute: 2 } };
+    const scopes = { account, plan: planOf({ callsPerMonth: 9 }), key, model: rule };
+    const [first, slot] = [asCallSlot(0), asCallSlot(1)];
+    const needs = { hold: asPicoUnits(2n * NANO), tokens: 1 };
+    const admitOne = (ledger: Ledger) => t.equal(ledger.admit(slot, scopes, needs), undefined);
+    const rejected = (hold: bigint, quota: string) => (ledger: Ledger) =>
+      t.match(ledger.admit(slot, scopes, { ...needs, hold: asPicoUnits(hold) }), { quota });
+    const reversed = (ledger: Ledger): void => {
+      const taken = ledger.takenOf(slot);
+      ledger.reverse(taken, { ...ledger.settle(slot, asPicoUnits(NANO), 1)! }, 1);
+    };
+    const nothing = (): void => undefined;
+    const acts: Record<string, [before: (ledger: Ledger) => unknown, act: (ledger: Ledger) => unknown]> = {
+      'is admitted': [nothing, admitOne],
+      'is rejected by the balance': [
+        ({ balance }) => balance.hold(account, asPicoUnits(balance.available(account) - NANO)),
+        rejected(2n * NANO, 'balance'),
+      ],
+      'is rejected by its group': [nothing, rejected(60n * NANO, 'spend_per_month')],
+      'is rejected by the minute of its model': [
+        (ledger) => {
+          admitOne(ledger);
+          ledger.release(slot);
+        },
+        rejected(NANO, 'requests_per_minute'),
+      ],
+      'is settled': [admitOne, (ledger) => ledger.settle(slot, asPicoUnits(NANO), 1)],
+      'is released': [admitOne, (ledger) => ledger.release(slot)],
+      'is reversed': [admitOne, reversed],
+    };
+    for (const [name, [before, act]] of Object.entries(acts)) {
+      let steps = 0;
+      for (let reached = true; reached; steps++) {
+        const [listener, main] = createWorld(2, hasModule).ledgers as [Ledger, Ledger];
+        main.keys.open(key, limits);
+        main.groups.open(group, { ...limits, spendPerMonth: asPicoUnits(50n * NANO) });
+        main.setGroup(account, group);
+        // An earlier call, so that the flush finds each scope dirty.
+        t.equal(listener.admit(first, scopes, needs), undefined);
+        listener.settle(first, asPicoUnits(NANO), 1);
+        before(listener);
+        const model = asModelScopeIndex(main.modelScopes.slotOf(account, 0)!);
+        const stored = new Map<string, unknown>();
+        const store = (scope: Scope): void => void stored.set(scope.kind, usedOf(main, scope));
+        const flush = (): void => {
+          main.dirty.drain((index) => index === account && store({ kind: 'account', index }), 32);
+          main.keys.dirty.drain((index) => store({ kind: 'key', index }), 32);
+          main.groups.dirty.drain((index) => store({ kind: 'group', index }), 32);
+          main.models.dirty.drain((index) => store({ kind: 'model', index }), 32);
+        };
+        flush();
+        main.dirty.mark(account);
+        main.keys.dirty.mark(key);
+        main.groups.dirty.mark(group);
+        main.models.dirty.mark(model);
+        reached = interruptAt(steps, () => act(listener), flush);
+        flush();
+        for (const scope of [
+          { kind: 'account', index: account },
+          { kind: 'key', index: key },
+          { kind: 'group', index: group },
+          { kind: 'model', index: model },
+        ] as const)
+          t.same(stored.get(scope.kind), usedOf(main, scope), `${scope.kind}: a call ${name}, step ${steps}`);
+      }
+      t.ok(steps > 5, `${name}: ${steps} steps`);
+    }
+    t.end();
+  });
+
+/** What the flush stores of a scope's calls, tokens and money. */
+function usedOf(ledger: Ledger, scope: Scope): unknown {
+  const { kind, index } = scope;
+  const day = kind === 'account' ? ledger.day : ledger[`${kind}s`].day;
+  return [day.read(index), ledger.settledOf(scope)];
+}
 
 void t.test('trees of scopes at random: no quota of any is ever exceeded, and none is lost', (t) => {
   const seed = newSeed();
