@@ -20,7 +20,7 @@
  */
 import { invariant } from '../core/errors.js';
 import { BALANCE_PICO_UNITS_MAX } from '../core/money.js';
-import { type AccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
+import { type AccountIndex, asPicoUnits, minOf, type PicoUnits } from '../core/units.js';
 import * as layout from './layout.js';
 import type { LedgerViews } from './layout.js';
 
@@ -112,9 +112,15 @@ export class Balance {
     return settlement;
   }
 
-  /** Charges what settlements left uncovered, at most `amountMax` and what is available; returns how much. */
+  /**
+   * Charges what settlements left uncovered: at most `amountMax`, what is uncovered, and what is available.
+   * Returns how much.
+   */
   collect(account: AccountIndex, amountMax: PicoUnits): PicoUnits {
-    const taken = this.takeAvailable(account, NOTHING, amountMax);
+    const uncovered = Atomics.load(this.words64, account * layout.COUNTED_WORDS64 + layout.UNCOVERED);
+    const wanted = asPicoUnits(minOf(amountMax, uncovered));
+    if (wanted <= 0n) return NOTHING;
+    const taken = this.takeAvailable(account, NOTHING, wanted);
     if (taken === 0n) return taken;
     this.#addUncovered(account, asPicoUnits(0n - taken));
     Atomics.add(this.words64, account * layout.COUNTED_WORDS64 + layout.SPENT, taken);

@@ -182,3 +182,18 @@ void t.test('a reader stopped twice, by a reversal and by a charge, sees no nega
   t.ok(cases > 20, `${cases} cases`);
   t.end();
 });
+
+void t.test('collects what is uncovered, as far as there is money, and nothing else', (t) => {
+  const { balance } = createBalance();
+  balance.hold(ACCOUNT, pico(20n));
+  balance.settle(ACCOUNT, pico(20n), pico(130n));
+  t.match(balance.read(ACCOUNT), { available: 0n, spent: 100n, uncovered: 30n });
+  t.equal(balance.collect(ACCOUNT, pico(30n)), 0n);
+  balance.credit(ACCOUNT, pico(50n));
+  t.equal(balance.collect(ACCOUNT, pico(-5n)), 0n, 'a negative amount makes no money');
+  t.equal(balance.collect(ACCOUNT, pico(10n)), 10n);
+  t.match(balance.read(ACCOUNT), { available: 40n, spent: 110n, uncovered: 20n });
+  t.equal(balance.collect(ACCOUNT, pico(1n << 80n)), 20n, 'what no call has cost is not charged');
+  t.match(balance.read(ACCOUNT), { available: 20n, held: 0n, spent: 130n, uncovered: 0n });
+  t.end();
+});
