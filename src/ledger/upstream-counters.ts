@@ -19,6 +19,7 @@
  *   worker took or gave back as it died may stay held until the gateway is restarted.
  */
 import type { Clock } from '../core/clock.js';
+import { invariant } from '../core/errors.js';
 import { UPSTREAM_SCOPES_MAX } from '../core/limits.js';
 import {
   QUOTA_FIELDS,
@@ -72,15 +73,16 @@ export class UpstreamCounters {
   readonly #stocks: Stocks;
   readonly #isShared: boolean;
   readonly #clock: Clock;
-  readonly #held: Float64Array;
-  readonly #stripe: number; // where the worker's stripe begins in `#held`
+  readonly #buffers: UpstreamBuffers;
+  /** The worker's own stripe. The main thread has none, so it can take nothing. */
+  readonly #stripe: Float64Array | undefined;
   readonly #onLow: (scope: UpstreamScopeIndex) => void;
 
-  /** `worker`: whose stripe to write; the main thread writes none. `onLow`: called when a lease runs low. */
+  /** `worker`: whose stripe to write; undefined on the main thread. `onLow`: called when a lease runs low. */
   constructor(
     buffers: UpstreamBuffers,
     clock: Clock,
-    worker = 0,
+    worker?: number,
     onLow: (scope: UpstreamScopeIndex) => void = () => undefined,
   ) {
     const { counted, quotas } = openScopeViews(buffers);
@@ -91,13 +93,14 @@ export class UpstreamCounters {
     this.#minute = this.#isShared ? new LeasedWindow(counted, clock, onLow) : this.#ownMinute;
     this.#stocks = this.#isShared ? new LeasedStocks(quotas.words64, clock) : new Stocks(quotas.words64);
     this.#clock = clock;
-    this.#held = new Float64Array(buffers.held);
-    this.#stripe = worker * STRIPE_WORDS;
+    this.#buffers = buffers;
+    this.#stripe = worker === undefined ? undefined : stripeOf(buffers, worker);
     this.#onLow = onLow;
   }
 
   /** Takes of each quota that has a limit; returns undefined, or takes nothing and returns why. Worker. */
   take(scope: UpstreamScopeIndex, limits: UpstreamLimits, tokens: number): Shortage | undefined {
+    invariant(this.#stripe !== undefined, 'who takes has a stripe, from which its death is mended');
     const { callsInFlight, tokensPerMinute, requestsPerMinute } = limits;
     // A permit cannot be given back, so it is taken last. But it is checked first, so that in most rejections
     // nothing has to be given back.
@@ -185,16 +188,17 @@ export class UpstreamCounters {
    * worked on. Main thread, before the worker's successor starts, which has the same stripe.
    */
   releaseWorker(worker: number): void {
+    const stripe = stripeOf(this.#buffers, worker);
     for (let index = 0; index < UPSTREAM_SCOPES_MAX; index++) {
-      const first = worker * STRIPE_WORDS + index * HELD_WORDS;
-      const calls = this.#held[first + HELD_CALLS]!;
-      const tokens = this.#held[first + HELD_TOKENS]!;
+      const first = index * HELD_WORDS;
+      const calls = stripe[first + HELD_CALLS]!;
+      const tokens = stripe[first + HELD_TOKENS]!;
       if (calls === 0 && tokens === 0) continue;
       const scope = asUpstreamScopeIndex(index);
       if (calls > 0) this.#stocks.settle(stockAt(scope, CALLS_IN_FLIGHT), NO_PERIOD, calls, 0);
       this.#settleTokens(scope, tokens, tokens);
-      this.#held[first + HELD_CALLS] = 0;
-      this.#held[first + HELD_TOKENS] = 0;
+      stripe[first + HELD_CALLS] = 0;
+      stripe[first + HELD_TOKENS] = 0;
     }
   }
 
@@ -254,8 +258,14 @@ export class UpstreamCounters {
 
   /** Changes a field of the worker's own stripe. No atomic operation is needed: no other thread writes it. */
   #hold(scope: UpstreamScopeIndex, field: number, amount: number): void {
-    this.#held[this.#stripe + scope * HELD_WORDS + field]! += amount;
+    // `!`: who has taken has a stripe.
+    this.#stripe![scope * HELD_WORDS + field]! += amount;
   }
+}
+
+/** Throws a RangeError if the buffers have no such worker. */
+function stripeOf({ held }: UpstreamBuffers, worker: number): Float64Array {
+  return new Float64Array(held, worker * STRIPE_WORDS * Float64Array.BYTES_PER_ELEMENT, STRIPE_WORDS);
 }
 
 /** The leases of upstreams if limits are shared; the lease manager puts grants in. Main thread. */

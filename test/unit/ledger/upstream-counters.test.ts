@@ -29,7 +29,7 @@ function world() {
   const [one, two] = [0, 1].map((worker) => new UpstreamCounters(buffers, clock, worker));
   const main = new UpstreamCounters(buffers, clock);
   const used = (limits: UpstreamLimits) => main.useOf(SCOPE, limits).map(({ used }) => used);
-  return { clock, one: one!, two: two!, main, used };
+  return { clock, buffers, one: one!, two: two!, main, used };
 }
 
 void t.test('two workers take from one scope, all or nothing', (t) => {
@@ -129,6 +129,17 @@ void t.test('a worker that dies while it gives back does not give back twice', (
     main.releaseWorker(1);
     two.take(SCOPE, ALL, 0);
     t.ok(main.useOf(SCOPE, ALL)[1]!.used >= 40, 'the tokens of the other weigh for their minute');
+  }
+  t.end();
+});
+
+void t.test('who has no stripe takes nothing, and no worker has the stripe of another', (t) => {
+  const { clock, buffers, main, used } = world();
+  t.throws(() => main.take(SCOPE, ALL, 40), /stripe/);
+  t.same(used(ALL), [0, 0, 0]);
+  for (const worker of [2, -1]) {
+    t.throws(() => new UpstreamCounters(buffers, clock, worker), RangeError);
+    t.throws(() => main.releaseWorker(worker), RangeError);
   }
   t.end();
 });

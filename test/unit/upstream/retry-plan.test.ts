@@ -21,7 +21,7 @@ class HeldClock implements Clock {
 /** `shared`: with other processes, over a coordinator that never replies. */
 function planOf(targets: number, spareLimits?: Partial<TargetQuotas['limits']>, tokens = 0, shared = false) {
   const clock = new HeldClock();
-  const counters = new UpstreamCounters(createUpstreamBuffers(1, { isShared: shared }), clock);
+  const counters = new UpstreamCounters(createUpstreamBuffers(1, { isShared: shared }), clock, 0);
   const ask = () => new Promise<never>(() => undefined);
   const limits = { requestsPerMinute: undefined, tokensPerMinute: undefined, callsInFlight: undefined };
   const list = Array.from({ length: targets }, (_, index) =>
