@@ -123,6 +123,7 @@ export class Calls {
     this.#nowMs = nowMs;
     this.#callLeft.begin();
     invariant(this.reservations.isFree(slot), `call slot ${slot} is free when a call is admitted into it`);
+    invariant(needs.tokens >= 0, 'the tokens that a call may use are not negative');
     const { account, plan } = scopes;
     const taken = this.#taken;
     // `mayAskForMore` is false because no coordinator can help: all quota records of this gateway are in use.
@@ -177,6 +178,7 @@ export class Calls {
     tokens = 0,
     nowMs = this.clock.monotonicMs(),
   ): Settlement | undefined {
+    invariant(tokens >= 0, 'the tokens that a call used are not negative');
     if (!this.reservations.claim(slot)) return undefined;
     const taken = this.reservations.read(slot, this.#taken);
     const hold = this.reservations.holdOf(slot);

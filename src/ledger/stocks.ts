@@ -187,8 +187,9 @@ export class Stocks {
     return true;
   }
 
-  /** Undoes what `settle` counted as used; once, after `settle`. For stocks with a word `settled` alone. */
+  /** Undoes what `settle` counted as used; once, after `settle`. Throws without a word `settled`. */
   reverse(stock: number, period: number, used: number): void {
+    invariant(this.#hasSettled, 'the next word is the stock’s');
     this.#add(stock + STOCK_SETTLED, period, -used);
     this.#add(stock, period, -used);
   }

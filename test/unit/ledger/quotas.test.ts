@@ -72,6 +72,24 @@ void t.test('five calls at once against 100 tokens a minute', (t) => {
   t.end();
 });
 
+void t.test('tokens that are no amount are refused before anything is taken or given back', (t) => {
+  const { ledgers } = createWorld();
+  const [ledger] = ledgers;
+  const scopes = { account, plan: planOf({ tokensPerMinute: 100 }), key: undefined };
+  const slot = asCallSlot(0);
+  const useOf = () => ledger!.useOf({ kind: 'account', index: account }, scopes.plan.quotas);
+  for (const tokens of [-1, NaN]) {
+    t.throws(() => ledger!.admit(slot, scopes, { ...NONE, tokens }), /not negative/);
+    t.equal(ledger!.inFlightOf(account), 0);
+    t.equal(ledger!.admit(slot, scopes, { ...NONE, tokens: 60 }), undefined);
+    t.throws(() => ledger!.settle(slot, asPicoUnits(0n), tokens), /not negative/);
+    t.match(useOf(), [{ used: 0n, held: 60n }]);
+    t.ok(ledger!.release(slot));
+    t.match(useOf(), [{ used: 0n, held: 0n }]);
+  }
+  t.end();
+});
+
 void t.test('a call that can never fit is told so, whatever else is used up', (t) => {
   const { ledgers } = createWorld();
   const [ledger] = ledgers;

@@ -60,6 +60,19 @@ void t.test(
   },
 );
 
+void t.test('what a stock without a word for it has used is not touched by others', (t) => {
+  const words = createWords();
+  const stocks = new Stocks(words, { hasSettled: false });
+  words[STOCK + 1] = 77n;
+  t.equal(stocks.take(STOCK, DAY, 3, 9), DAY);
+  stocks.settle(STOCK, DAY, 1, 0);
+  t.throws(() => stocks.settle(STOCK, DAY, 1, 1), /next word/);
+  t.throws(() => stocks.reverse(STOCK, DAY, 1), /next word/);
+  t.equal(words[STOCK + 1], 77n);
+  t.equal(stocks.read(STOCK, DAY).taken, 2);
+  t.end();
+});
+
 void t.test('a day whose word may be all zeros counts like others', (t) => {
   const stocks = new Stocks(createWords());
   t.equal(stocks.take(STOCK, DAY_OF_ZEROS, 0, 100), DAY_OF_ZEROS);
