@@ -431,9 +431,10 @@ export class ModelLedger {
     // The day has begun for this account, also where its money then does not do.
     account.dayNumber = dayNumber;
     account.dayCalls = dayCalls;
+    // Also if the call of the day is given back: a flush may have read it.
+    account.dirty = true;
     if (hold > this.availableOf(index)) return 'insufficient_quota';
     account.dayCalls++;
-    account.dirty = true;
     this.calls.set(slot, { account: index, dayNumber, hold });
     return dayNumber;
   }
