@@ -1,8 +1,7 @@
 /**
  * Records what each take of a call left of its quota. calls.ts has one CallLeft a thread, fills it while a
  * call is admitted, then reads it for the call's record (QuotasLeft) and for the response headers about
- * tokens. Listener thread. A `scope` is a position in the scope chain; a `quota` is a number of
- * EXTENDED_QUOTAS.
+ * tokens. Listener thread.
  *
  * Must hold: `#left` is read only where `taken` says that this call took of that quota, because nothing is
  * cleared between calls. Further tests, of the numbers that callers get: test/e2e/quotas.test.ts,
@@ -11,9 +10,18 @@
 import { QUOTA_NAMES, NUMBERS_PER_QUOTA, quotaCode, type QuotasLeft } from '../core/quotas.js';
 import type { AccountIndex } from '../core/units.js';
 import type { Balance } from './balance.js';
-import { EXTENDED_QUOTAS, TOKENS_PER_MINUTE } from './layout.js';
-import { lowestBitOf, numberOf } from './packed-words.js';
-import { ACCOUNT_SCOPE, DAY_BIT, kindIndexOf, MODEL_SCOPE, SCOPES_MAX, type Taken } from './reservations.js';
+import { EXTENDED_QUOTAS, lowestQuotaOf, type QuotaNumber, TOKENS_PER_MINUTE } from './layout.js';
+import { numberOf } from './packed-words.js';
+import {
+  ACCOUNT_SCOPE,
+  DAY_BIT,
+  FIRST_SCOPE,
+  kindIndexOf,
+  MODEL_SCOPE,
+  SCOPES_MAX,
+  type ScopePosition,
+  type Taken,
+} from './reservations.js';
 import type { ScopeChain } from './scope-chain.js';
 import { createTightest, tighten } from './scope-quotas.js';
 
@@ -57,13 +65,13 @@ export class CallLeft {
   }
 
   /** Records what a take left of an extended quota. `limit` and `record`: of the scope's quota. */
-  set(scope: number, quota: number, left: number, limit: number, record: number): void {
+  set(scope: ScopePosition, quota: QuotaNumber, left: number, limit: number, record: number): void {
     this.#left[scope * QUOTAS_PER_SCOPE + quota] = left;
     if (quota === TOKENS_PER_MINUTE && scope !== MODEL_SCOPE) tighten(this.tightest, limit, left, record);
   }
 
   /** As `set`, for calls a day. Those of the account have a field of their own in QuotasLeft. */
-  setDay(scope: number, left: number): void {
+  setDay(scope: ScopePosition, left: number): void {
     if (scope === ACCOUNT_SCOPE) this.perDay = left;
     else this.#left[scope * QUOTAS_PER_SCOPE + DAY_QUOTA] = left;
   }
@@ -88,13 +96,13 @@ export class CallLeft {
     const triples = this.#triples;
     let count = 0;
     if (minutes !== undefined) for (const number of minutes) triples[count++] = number;
-    for (let scope = 0; scope < this.#taken.scopeCount; scope++) {
+    for (let scope = FIRST_SCOPE; scope < this.#taken.scopeCount; scope++) {
       const mask = this.#taken.masks[scope]!;
       const { index } = this.#chain.links[scope]!;
       const kind = kindIndexOf(scope);
       const first = scope * QUOTAS_PER_SCOPE;
       for (let bits = mask & ~DAY_BIT; bits !== 0; bits &= bits - 1) {
-        const quota = lowestBitOf(bits);
+        const quota = lowestQuotaOf(bits);
         triples[count++] = quotaCode(kind, NAME_OF_EXTENDED[quota]!);
         triples[count++] = index;
         triples[count++] = this.#left[first + quota]!;

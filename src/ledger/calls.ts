@@ -2,10 +2,9 @@
  * Counts what calls take from their scopes (scope-chain.ts), and give back: calls in flight, calls of the
  * day, tokens, spending, holds. Ledger (ledger.ts) extends this class. Listeners admit and settle by it
  * (request/admit.ts, request/settle.ts); the main thread releases the calls of a dead listener
- * (gateway/accounting.ts). Each thread has an object of its own. Below, `scope` is a position in the scope
- * chain, and `quota` a number of EXTENDED_QUOTAS (layout.ts), or CALLS_PER_DAY. `flights` counts the calls in
- * flight of accounts; those of other scopes are in quota records. If `Taken.scopeCount` is 0, the call took
- * of its account alone, and of no quota record.
+ * (gateway/accounting.ts). Each thread has an object of its own. `flights` counts the calls in flight of
+ * accounts; those of other scopes are in quota records. If `Taken.scopeCount` is 0, the call took of its
+ * account alone, and of no quota record.
  *
  *     admit ──> settle ──> (reverse)      charged, and in rare cases reversed
  *          └──> release                   given back
@@ -13,8 +12,8 @@
  * Must hold: a rejected call has taken nothing. An admitted call is settled or released once, and gives back
  * to the day and month that it took of. One exception, for calls a day: if midnight comes while a call takes,
  * scopes that counted it in the later day keep one call too many; no limit is exceeded. After each change of
- * what the store keeps of a scope, the scope is marked dirty. (A listener that dies within `admit` leaves
- * taken what it has taken by then, until the gateway is restarted.) Tests: test/unit/ledger/quotas.test.ts,
+ * what the store keeps of a scope, the scope is marked dirty. (What a listener has taken when it dies within
+ * `admit` stays taken until the gateway is restarted.) Tests: test/unit/ledger/quotas.test.ts,
  * test/unit/ledger/ledger.test.ts, test/threads/ledger-hammer.test.ts.
  */
 import type { Clock } from '../core/clock.js';
@@ -25,8 +24,17 @@ import { asMonotonicMs, asPicoUnits, asWallMs } from '../core/units.js';
 import type { Balance, Settlement } from './balance.js';
 import { type DayCounter, dayNumberOf } from './day.js';
 import type { DirtySet } from './dirty-set.js';
-import { CALLS_IN_FLIGHT, CALLS_PER_MONTH, flightAt, type LedgerViews } from './layout.js';
-import { ACCOUNT_SCOPE, createTaken, DAY_BIT, NO_DAY, Reservations, type Taken } from './reservations.js';
+import { CALLS_IN_FLIGHT, CALLS_PER_MONTH, flightAt, type LedgerViews, type QuotaNumber } from './layout.js';
+import {
+  ACCOUNT_SCOPE,
+  createTaken,
+  DAY_BIT,
+  FIRST_SCOPE,
+  NO_DAY,
+  Reservations,
+  type ScopePosition,
+  type Taken,
+} from './reservations.js';
 import {
   CALLS_PER_DAY,
   kindOf,
@@ -60,8 +68,7 @@ export interface CallsOptions extends ScopeTables, QuotaRejectionsOptions {
 const NO_MASKS = new Uint8Array(0); // of a call with `Taken.scopeCount` 0
 const MONTH_BIT = 1 << CALLS_PER_MONTH;
 const TRIES_MAX = 1_000; // of `#takeAll`, each with a later day or month; only a bug needs as many
-/** `Taken.dayNumber` before any call of a day is taken: later than all days, so `Math.min` replaces it. */
-const AFTER_ALL_DAYS = 2 ** 30 - 1;
+const AFTER_ALL_DAYS = 2 ** 30 - 1; // `Taken.dayNumber` before a call of a day is taken: `Math.min` replaces it
 
 export class Calls {
   readonly #options: CallsOptions;
@@ -150,7 +157,8 @@ export class Calls {
     }
     this.reservations.open(slot, needs.hold, taken);
     this.dirty.mark(account);
-    if (taken.scopeCount > 0) this.#markMonths(taken);
+    // The store keeps a call of the month from its take on.
+    if (taken.scopeCount > 0) this.#markOthers(taken, MONTH_BIT);
     return undefined;
   }
 
@@ -206,17 +214,12 @@ export class Calls {
    */
   reverse(taken: Taken, { charged, uncovered }: Settlement, tokens = 0): void {
     this.balance.reverse(taken.account, charged, uncovered);
-    if (taken.scopeCount > 0) {
-      this.#chain.recall(taken);
-      setAmounts(this.#used, tokens, nanoUnitsOf(asPicoUnits(charged + uncovered)));
-    }
+    if (taken.scopeCount > 0) this.#chain.recall(taken);
+    setAmounts(this.#used, tokens, nanoUnitsOf(asPicoUnits(charged + uncovered)));
     this.#giveBackDays(taken);
-    for (let scope = 0; scope < taken.scopeCount; scope++) {
-      const quotaBits = taken.masks[scope]! & ~DAY_BIT;
-      if (quotaBits === 0) continue;
-      this.quotas.reverse(this.#chain.links[scope]!.record, quotaBits, this.#used, taken);
-      this.#mark(scope);
-    }
+    for (let scope = FIRST_SCOPE; scope < taken.scopeCount; scope++)
+      this.quotas.reverse(this.#chain.links[scope]!.record, taken.masks[scope]!, this.#used, taken);
+    this.#markOthers(taken, ~DAY_BIT);
     this.dirty.mark(taken.account);
   }
 
@@ -247,9 +250,8 @@ export class Calls {
 
   /** Replaces `#held` by `used` in each scope of `taken`, for the quotas in `mask` but calls a day. */
   #settleQuotas(taken: Taken, used: Amounts, mask: number, nowMs: MonotonicMs): void {
-    const { scopeCount, masks } = taken;
     this.#options.batch.settle(this.#chain.links, mask, this.#held, used, taken, nowMs);
-    for (let scope = 0; scope < scopeCount; scope++) if ((masks[scope]! & ~DAY_BIT) !== 0) this.#mark(scope);
+    this.#markOthers(taken, ~DAY_BIT);
   }
 
   #takeFlight(account: AccountIndex, callsMax: number): boolean {
@@ -282,7 +284,8 @@ export class Calls {
     this.#wallMs = this.clock.wallMs();
     this.quotas.readPeriods(taken, this.#wallMs);
     let quotaBits = 0;
-    for (let scope = 0; scope < taken.scopeCount; scope++) quotaBits |= this.#chain.links[scope]!.mask;
+    for (let scope = FIRST_SCOPE; scope < taken.scopeCount; scope++)
+      quotaBits |= this.#chain.links[scope]!.mask;
     if (needs.isFree === true) quotaBits &= FLIGHT_BIT;
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       const { day, month } = taken;
@@ -299,21 +302,21 @@ export class Calls {
     const { links } = this.#chain;
     taken.dayNumber = AFTER_ALL_DAYS;
     this.#callLeft.begin();
-    const { batch } = this.#options;
-    if (batch.take(links, quotaBits, this.#held, taken, this.#nowMs, this.#callLeft)) quotaBits &= DAY_BIT;
+    if (this.#options.batch.take(links, quotaBits, this.#held, taken, this.#nowMs, this.#callLeft))
+      quotaBits &= DAY_BIT;
     for (const quota of QUOTA_ORDER) {
       const bit = quota === CALLS_PER_DAY ? DAY_BIT : 1 << quota;
       if ((quotaBits & bit) === 0) continue;
-      for (let scope = 0; scope < taken.scopeCount; scope++) {
+      for (let scope = FIRST_SCOPE; scope < taken.scopeCount; scope++) {
         if ((links[scope]!.mask & bit) === 0) continue;
         const isTaken = quota === CALLS_PER_DAY ? this.#takeDayOf(scope, scopes) : this.#take(scope, quota);
         if (!isTaken) {
           this.#giveBack(taken);
           return this.rejections.rejectionOf(scope, quota, scopes, needs);
         }
-        if (taken.day === day && taken.month === month) continue;
-        // `#take` found a later period (`#takeDayOf` sets none). What it took goes back to that period, and
-        // all that was taken before it to the earlier period. The next try takes of the later period.
+        if (quota === CALLS_PER_DAY || (taken.day === day && taken.month === month)) continue;
+        // `#take` found a later period. What it took goes back to that period, and all that was taken before
+        // it to the earlier period. The next try takes of the later period.
         const later = { day: taken.day, month: taken.month };
         this.quotas.settle(links[scope]!.record, quota, this.#held, NOTHING_USED, taken, this.#nowMs);
         taken.masks[scope]! &= ~bit;
@@ -326,20 +329,19 @@ export class Calls {
   }
 
   /** Takes of one quota of one scope that has it. */
-  #take(scope: number, quota: number): boolean {
+  #take(scope: ScopePosition, quota: QuotaNumber): boolean {
     const taken = this.#taken;
     const { index, record, limits, firstLimit } = this.#chain.links[scope]!;
     const limit = limits[firstLimit + quota]!;
     if (!this.quotas.take(record, quota, limit, this.#held, taken, this.#nowMs)) return false;
     taken.masks[scope]! |= 1 << quota;
     this.#callLeft.set(scope, quota, this.quotas.left, limit, record);
-    const { onLowLease } = this.#options;
-    if (onLowLease !== undefined && this.quotas.takeRanLow()) onLowLease(kindOf(scope), index);
+    if (this.quotas.takeRanLow()) this.#options.onLowLease?.(kindOf(scope), index);
     return true;
   }
 
   /** Takes a call of the day (UTC+8) of one scope that has a limit. */
-  #takeDayOf(scope: number, { account, plan }: CallScopes): boolean {
+  #takeDayOf(scope: ScopePosition, { account, plan }: CallScopes): boolean {
     const taken = this.#taken;
     const { index, callsPerDay } = this.#chain.links[scope]!;
     const limited = scope === ACCOUNT_SCOPE ? undefined : this.#chain.limitedAt(scope);
@@ -383,18 +385,15 @@ export class Calls {
     const { account, masks, scopeCount, dayNumber } = taken;
     if (dayNumber === NO_DAY) return;
     if (scopeCount === 0 || (masks[ACCOUNT_SCOPE]! & DAY_BIT) !== 0) this.day.giveBack(account, dayNumber);
-    for (let scope = 0; scope < scopeCount; scope++)
+    for (let scope = FIRST_SCOPE; scope < scopeCount; scope++)
       if (scope !== ACCOUNT_SCOPE && (masks[scope]! & DAY_BIT) !== 0)
         this.#chain.limitedAt(scope).giveBackDay(this.#chain.links[scope]!.index, dayNumber);
   }
 
-  /** Marks the scopes that took a call of the month, which the store keeps from its take on. */
-  #markMonths({ scopeCount, masks }: Taken): void {
-    for (let scope = 0; scope < scopeCount; scope++) if ((masks[scope]! & MONTH_BIT) !== 0) this.#mark(scope);
-  }
-
-  /** Marks a scope, unless it is the account, which `admit`, `#giveBack`, `reverse` and `close` mark. */
-  #mark(scope: number): void {
-    if (scope !== ACCOUNT_SCOPE) this.#chain.limitedAt(scope).dirty.mark(this.#chain.links[scope]!.index);
+  /** Marks scopes that took of `mask`; the account is marked by `admit`, `#giveBack`, `reverse`, `close`. */
+  #markOthers({ scopeCount, masks }: Taken, mask: number): void {
+    for (let scope = FIRST_SCOPE; scope < scopeCount; scope++)
+      if (scope !== ACCOUNT_SCOPE && (masks[scope]! & mask) !== 0)
+        this.#chain.limitedAt(scope).dirty.mark(this.#chain.links[scope]!.index);
   }
 }

@@ -75,6 +75,7 @@
  */
 import {
   type AccountIndex,
+  type Branded,
   ceilDiv,
   type GroupIndex,
   type KeyIndex,
@@ -91,6 +92,7 @@ import {
   QUOTA_SCOPES_MAX,
 } from '../core/limits.js';
 import { type QuotaName, SPECIFIED_TIMEZONE } from '../core/quotas.js';
+import { lowestBitOf } from './packed-words.js';
 import { RESERVATION_BYTES } from './reservation-layout.js';
 
 /**
@@ -160,7 +162,13 @@ export const EXTENDED_QUOTAS = [
 
 export type ExtendedQuota = (typeof EXTENDED_QUOTAS)[number];
 
-/** The number of each quota in EXTENDED_QUOTAS: of its stock, and of its bit in masks. */
+/**
+ * The number of a quota in EXTENDED_QUOTAS: of its stock, and of its bit in masks. A type of its own, so that
+ * nobody passes a record, a limit or the position of a scope in its place.
+ */
+export type QuotaNumber = Branded<number, 'QuotaNumber'>;
+type OfEach<T> = [T, T, T, T, T, T, T];
+
 export const [
   CALLS_IN_FLIGHT,
   TOKENS_PER_MINUTE,
@@ -169,7 +177,12 @@ export const [
   TOKENS_PER_MONTH,
   SPEND_PER_DAY,
   SPEND_PER_MONTH,
-] = EXTENDED_QUOTAS.keys() as Iterable<number> as [number, number, number, number, number, number, number];
+] = EXTENDED_QUOTAS.keys() as Iterable<number> as OfEach<QuotaNumber>;
+
+export const quotaNumberOf = (name: ExtendedQuota): QuotaNumber =>
+  EXTENDED_QUOTAS.indexOf(name) as QuotaNumber;
+/** The first quota of a mask that has one. */
+export const lowestQuotaOf = lowestBitOf as (mask: number) => QuotaNumber;
 
 /** Length and fields of a quota record, in 64-bit words. */
 export const QUOTA_WORDS64 = QUOTA_BYTES / 8;
@@ -200,7 +213,7 @@ export const statusAt = (account: number): number => account * COUNTED_WORDS32 +
 export const flightAt = (account: number): number => account * EXTRA_WORDS64 + FLIGHT;
 export const groupAt = (account: number): number => account * EXTRA_WORDS32 + GROUP;
 export const accountRecordAt = (account: number): number => account * EXTRA_WORDS32 + ACCOUNT_RECORD;
-export const stockAt = (record: number, quota: number): number =>
+export const stockAt = (record: number, quota: QuotaNumber): number =>
   record * QUOTA_WORDS64 + STOCKS + quota * STOCK_WORDS;
 
 /** The index in a word that holds index + 1; undefined for 0, and for the -1 of a scope's word `record`. */

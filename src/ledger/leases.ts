@@ -154,7 +154,7 @@ export class Leases {
       return this.#flights.leaseOf(layout.flightAt(index));
     const record = layout.recordOf(this.#views, scope);
     if (record === undefined) return undefined;
-    return this.#stocks.leaseOf(layout.stockAt(record, layout.EXTENDED_QUOTAS.indexOf(quota)));
+    return this.#stocks.leaseOf(layout.stockAt(record, layout.quotaNumberOf(quota)));
   }
 
   /**

@@ -17,12 +17,18 @@ import { canInstantiate, compile, instantiate, type SharedMemory } from '../core
 import type { MonotonicMs } from '../core/units.js';
 import type { CallLeft } from './call-left.js';
 import * as layout from './layout.js';
-import { lowestBitOf } from './packed-words.js';
 import { QUOTA_MODULE_BYTES } from './generated-module.js';
 import { ENTRY, HALF_SETTLED, SETTLED, UNSETTLED } from './quota-module.js';
-import { DAY_BIT, SCOPES_MAX, type Taken } from './reservations.js';
+import { DAY_BIT, FIRST_SCOPE, SCOPES_MAX, type Taken } from './reservations.js';
 import type { Link } from './scope-chain.js';
-import { type Amounts, createAmounts, NOTHING_USED, periodOf, type ScopeQuotas } from './scope-quotas.js';
+import {
+  type Amounts,
+  createAmounts,
+  FIRST_QUOTA,
+  NOTHING_USED,
+  periodOf,
+  type ScopeQuotas,
+} from './scope-quotas.js';
 import { PERIODS_KNOWN } from './stocks.js';
 import { TICK_MS, TICKS_PER_MINUTE } from './window.js';
 
@@ -87,10 +93,10 @@ export class QuotaBatch {
     const floats = this.#floats;
     const start = 8 * (layout.TOKEN_TICK_STARTS + (tick % layout.TOKEN_TICKS_KEPT));
     let entry = 0;
-    for (let scope = 0; scope < taken.scopeCount; scope++) {
+    for (let scope = FIRST_SCOPE; scope < taken.scopeCount; scope++) {
       const { mask: linkMask, record, limits, firstLimit } = links[scope]!;
       for (let bits = linkMask & quotaBits; bits !== 0; bits &= bits - 1) {
-        const quota = lowestBitOf(bits);
+        const quota = layout.lowestQuotaOf(bits);
         this.#set(entry, record, quota, taken, tick, record * layout.QUOTA_BYTES + start);
         floats[entry + AMOUNT] = held[quota]!;
         floats[entry + LIMIT] = limits[firstLimit + quota]!;
@@ -99,11 +105,11 @@ export class QuotaBatch {
     }
     if (entry === 0 || this.#take!(scratchByte, scratchByte + 8 * entry) === 0) return false;
     entry = 0;
-    for (let scope = 0; scope < taken.scopeCount; scope++) {
+    for (let scope = FIRST_SCOPE; scope < taken.scopeCount; scope++) {
       const { mask: linkMask, record, limits, firstLimit } = links[scope]!;
       taken.masks[scope]! |= linkMask & quotaBits;
       for (let bits = linkMask & quotaBits; bits !== 0; bits &= bits - 1, entry += ENTRY_WORDS64) {
-        const quota = lowestBitOf(bits);
+        const quota = layout.lowestQuotaOf(bits);
         left.set(scope, quota, floats[entry + LIMIT]!, limits[firstLimit + quota]!, record);
       }
     }
@@ -124,8 +130,8 @@ export class QuotaBatch {
     const tick = Math.floor(nowMs / TICK_MS);
     let entry = 0;
     // Quota by quota, because most quotas have the amount of the one before (addendOf of packed-words.ts).
-    for (let quota = 0; quota < held.length; quota++)
-      for (let scope = 0; scope < taken.scopeCount; scope++) {
+    for (let quota = FIRST_QUOTA; quota < held.length; quota++)
+      for (let scope = FIRST_SCOPE; scope < taken.scopeCount; scope++) {
         if ((taken.masks[scope]! & mask & (1 << quota)) === 0) continue;
         const { record } = links[scope]!;
         if (scratchByte === undefined) this.#quotas.settle(record, quota, held, used, taken, nowMs);
@@ -151,8 +157,8 @@ export class QuotaBatch {
     nowMs: MonotonicMs,
   ): void {
     let entry = 0;
-    for (let quota = 0; quota < held.length; quota++)
-      for (let scope = 0; scope < taken.scopeCount; scope++) {
+    for (let quota = FIRST_QUOTA; quota < held.length; quota++)
+      for (let scope = FIRST_SCOPE; scope < taken.scopeCount; scope++) {
         if ((taken.masks[scope]! & mask & (1 << quota)) === 0) continue;
         const { record } = links[scope]!;
         const status = this.#words32[2 * entry + STATUS]!;
@@ -188,7 +194,14 @@ export class QuotaBatch {
    * Writes an entry but its amounts. `tick`: see the field `head` in quota-module.ts. `start`: for a window,
    * the address of the start of that tick; `settle` reads no start, so there any number but 0 will do.
    */
-  #set(entry: number, record: number, quota: number, taken: Taken, tick: number, start: number): void {
+  #set(
+    entry: number,
+    record: number,
+    quota: layout.QuotaNumber,
+    taken: Taken,
+    tick: number,
+    start: number,
+  ): void {
     const words = this.#words32;
     const isWindow = quota === layout.TOKENS_PER_MINUTE;
     words[2 * entry + ADDRESS] = 8 * layout.stockAt(record, quota);

@@ -12,12 +12,26 @@
  */
 import { PICO_PER_NANO } from '../core/money.js';
 import { QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '../core/quotas.js';
-import { EXTENDED_QUOTAS, LIMITS, MASK, QUOTA_WORDS32, QUOTA_WORDS64, type QuotaViews } from './layout.js';
-import { lowestBitOf } from './packed-words.js';
+import {
+  EXTENDED_QUOTAS,
+  type ExtendedQuota,
+  LIMITS,
+  lowestQuotaOf,
+  MASK,
+  QUOTA_WORDS32,
+  QUOTA_WORDS64,
+  type QuotaNumber,
+  type QuotaViews,
+} from './layout.js';
 
 /** A scope's word, instead of record + 1, if the scope has quotas but found all records in use. */
 export const NO_RECORD_LEFT = -1;
 const QUOTA_COUNT = EXTENDED_QUOTAS.length;
+/** The quotas by number, with their names. */
+export const NUMBERED_QUOTAS = [...EXTENDED_QUOTAS.entries()] as unknown as readonly (readonly [
+  QuotaNumber,
+  ExtendedQuota,
+])[];
 /** Unit and period of each quota, by its number in EXTENDED_QUOTAS. */
 export const KINDS = EXTENDED_QUOTAS.map((name) => QUOTA_KINDS[name]);
 
@@ -71,7 +85,7 @@ export class QuotaRecords {
   }
 
   /** Money in nano-units. Only for a quota in the mask: words of other quotas have former limits, or 0. */
-  limitOf(record: number, quota: number): number {
+  limitOf(record: number, quota: QuotaNumber): number {
     return this.limits[this.firstLimitOf(record) + quota]!;
   }
 
@@ -79,7 +93,7 @@ export class QuotaRecords {
   limitsOf(record: number): QuotaLimits {
     const mask = this.maskOf(record);
     const limits: Record<string, number | bigint | undefined> = {};
-    for (const [quota, name] of EXTENDED_QUOTAS.entries()) {
+    for (const [quota, name] of NUMBERED_QUOTAS) {
       const limit = (mask & (1 << quota)) === 0 ? undefined : this.limitOf(record, quota);
       const isMoney = KINDS[quota]!.unit === 'money';
       limits[QUOTA_FIELDS[name]] = isMoney && limit !== undefined ? BigInt(limit) * PICO_PER_NANO : limit;
@@ -107,7 +121,7 @@ export class QuotaRecords {
     // load both without atomics, so on ARM a call of that moment may find the new mask and still a former
     // limit, or 0, which rejects it. An atomic load would cost every call (`maskOf`).
     for (let bits = mask; bits !== 0; bits &= bits - 1) {
-      const quota = lowestBitOf(bits);
+      const quota = lowestQuotaOf(bits);
       this.limits[this.firstLimitOf(record) + quota] = newLimits[quota]!;
     }
     Atomics.store(this.#views.words32, record * QUOTA_WORDS32 + MASK, mask);
@@ -146,7 +160,7 @@ export class QuotaRecords {
 /** Writes the limits that are set into `into`, money in nano-units; returns their mask. */
 function fill(into: Float64Array, limits: Partial<QuotaLimits>): number {
   let mask = 0;
-  for (const [quota, name] of EXTENDED_QUOTAS.entries()) {
+  for (const [quota, name] of NUMBERED_QUOTAS) {
     const limit = limits[QUOTA_FIELDS[name]];
     if (limit === undefined) continue;
     into[quota] = typeof limit === 'bigint' ? Number(limit / PICO_PER_NANO) : limit;

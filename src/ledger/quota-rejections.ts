@@ -4,18 +4,34 @@
  * request/quota-rejections.ts turns the result into the caller's error. Only rejected calls come here, so
  * results are allocated. Any thread.
  *
- * A `scope` is a position in the scope chain, a `quota` a number of EXTENDED_QUOTAS, or CALLS_PER_DAY.
- *
  * Must hold: a call that can never fit a limit gets `canNeverFit`, whatever else is used up, because waiting
- * would not help. Test: test/unit/ledger/quotas.test.ts (a call that can never fit is told so).
+ * would not help (test/unit/ledger/quotas.test.ts: a call that can never fit is told so). A rejection after a
+ * refusal names a quota that was refused and that the call still takes of. Further test, of each quota with
+ * each other: test/unit/request/refusals.test.ts.
  */
 import type { Clock } from '../core/clock.js';
 import { QUOTA_SCOPES, type QuotaName, type QuotaScope } from '../core/quotas.js';
 import { asWallMs, type PicoUnits, type WallMs } from '../core/units.js';
 import type { Balance } from './balance.js';
 import { type DayCounter, resetOfDay } from './day.js';
-import { CALLS_IN_FLIGHT, EXTENDED_QUOTAS, type OnLowLease, TOKENS_PER_MINUTE } from './layout.js';
-import { ACCOUNT_SCOPE, DAY_BIT, kindIndexOf, MODEL_SCOPE, type Taken } from './reservations.js';
+import {
+  CALLS_IN_FLIGHT,
+  EXTENDED_QUOTAS,
+  type OnLowLease,
+  type QuotaNumber,
+  TOKENS_PER_MINUTE,
+} from './layout.js';
+import { NUMBERED_QUOTAS } from './quota-records.js';
+import {
+  ACCOUNT_SCOPE,
+  DAY_BIT,
+  FIRST_SCOPE,
+  kindIndexOf,
+  MODEL_SCOPE,
+  SCOPES_MAX,
+  type ScopePosition,
+  type Taken,
+} from './reservations.js';
 import type { CallScopes, ScopeChain } from './scope-chain.js';
 import { createAmounts, nanoUnitsOf, type ScopeQuotas, setAmounts } from './scope-quotas.js';
 import type { MinuteTake } from './window.js';
@@ -56,13 +72,16 @@ export interface RefusedQuota {
 
 /** The number by which calls a day are named; the extended quotas are numbered from 0. */
 export const CALLS_PER_DAY = -1;
+type OrderedQuota = QuotaNumber | typeof CALLS_PER_DAY;
 /** The order in which admission takes: extended quotas by number, calls a day after tokens a minute. */
-export const QUOTA_ORDER = EXTENDED_QUOTAS.flatMap((_, quota) =>
+export const QUOTA_ORDER: readonly OrderedQuota[] = NUMBERED_QUOTAS.flatMap(([quota]) =>
   quota === TOKENS_PER_MINUTE ? [quota, CALLS_PER_DAY] : [quota],
 );
-const QUOTA_COUNT = EXTENDED_QUOTAS.length;
 
-export const kindOf = (scope: number): QuotaScope => QUOTA_SCOPES[kindIndexOf(scope)]!;
+const nameOf = (quota: OrderedQuota | 'balance'): QuotaName | 'balance' =>
+  quota === 'balance' ? quota : quota === CALLS_PER_DAY ? 'calls_per_day' : EXTENDED_QUOTAS[quota]!;
+
+export const kindOf = (scope: ScopePosition): QuotaScope => QUOTA_SCOPES[kindIndexOf(scope)]!;
 
 export interface QuotaRejectionsOptions {
   readonly quotas: ScopeQuotas;
@@ -92,8 +111,8 @@ export class QuotaRejections {
    * can never fit, the rejection names that limit instead.
    */
   rejectionOf(
-    scope: number,
-    quota: number | 'balance',
+    scope: ScopePosition,
+    quota: OrderedQuota | 'balance',
     scopes: CallScopes,
     needs: CallNeeds,
   ): QuotaRejection {
@@ -120,8 +139,9 @@ export class QuotaRejections {
     if (refused === undefined || !mayAskForMore || canNeverFit || isRefused(quota, kind, index))
       return rejection;
     for (const number of [...QUOTA_ORDER, 'balance'] as const) {
-      const name = number === 'balance' ? number : (EXTENDED_QUOTAS[number] ?? 'calls_per_day');
-      for (const [scope, link] of this.#chain.links.entries()) {
+      const name = nameOf(number);
+      for (let scope = FIRST_SCOPE; scope < SCOPES_MAX; scope++) {
+        const link = this.#chain.links[scope]!;
         if (isRefused(name, kindOf(scope), link.index) && this.#isLimited(scope, number))
           return this.rejectionOf(scope, number, scopes, needs);
       }
@@ -137,7 +157,7 @@ export class QuotaRejections {
   }
 
   /** Whether the call takes of that quota. Its limit may have been removed since the coordinator refused. */
-  #isLimited(scope: number, quota: number | 'balance'): boolean {
+  #isLimited(scope: ScopePosition, quota: OrderedQuota | 'balance'): boolean {
     if (quota === 'balance') return true;
     if (scope === ACCOUNT_SCOPE && (quota === CALLS_IN_FLIGHT || quota === CALLS_PER_DAY)) return true;
     const bit = quota === CALLS_PER_DAY ? DAY_BIT : 1 << quota;
@@ -146,9 +166,9 @@ export class QuotaRejections {
 
   #neverFits(scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     setAmounts(this.#needs, needs.tokens, nanoUnitsOf(needs.hold));
-    for (let scope = 0; scope < this.#taken.scopeCount; scope++) {
+    for (let scope = FIRST_SCOPE; scope < this.#taken.scopeCount; scope++) {
       const { mask, limits, firstLimit } = this.#chain.links[scope]!;
-      for (let quota = 0; quota < QUOTA_COUNT; quota++) {
+      for (const [quota] of NUMBERED_QUOTAS) {
         if ((mask & (1 << quota)) === 0) continue;
         if (this.#needs[quota]! <= limits[firstLimit + quota]!) continue;
         return { ...this.#quotaRejection(scope, quota, scopes), canNeverFit: true };
@@ -158,7 +178,12 @@ export class QuotaRejections {
   }
 
   /** The rejection by `quota`, or by the balance, of which less is left than the call needs. */
-  #usedUp(scope: number, quota: number | 'balance', scopes: CallScopes, needs: CallNeeds): QuotaRejection {
+  #usedUp(
+    scope: ScopePosition,
+    quota: OrderedQuota | 'balance',
+    scopes: CallScopes,
+    needs: CallNeeds,
+  ): QuotaRejection {
     const { account, plan } = scopes;
     if (quota === 'balance') {
       return this.ofAccount(account, 'balance', needs.hold, this.#options.balance.balance(account));
@@ -180,7 +205,7 @@ export class QuotaRejections {
   }
 
   /** The rejection by an extended quota. The index 0 for `ofAccount` is replaced by that of `#ownerOf`. */
-  #quotaRejection(scope: number, quota: number, scopes: CallScopes): QuotaRejection {
+  #quotaRejection(scope: ScopePosition, quota: QuotaNumber, scopes: CallScopes): QuotaRejection {
     const { record, limits, firstLimit } = this.#chain.links[scope]!;
     const limit = limits[firstLimit + quota]!;
     const { quotas } = this.#options;
@@ -194,7 +219,7 @@ export class QuotaRejections {
   }
 
   /** The chain has a scope of the kind `model` only if the call has a `model`, so the `!` is safe. */
-  #ownerOf(scope: number, { account, model }: CallScopes): Pick<QuotaRejection, 'kind' | 'index'> {
+  #ownerOf(scope: ScopePosition, { account, model }: CallScopes): Pick<QuotaRejection, 'kind' | 'index'> {
     const kind = kindOf(scope);
     if (kind === 'account') return { kind, index: account };
     if (kind === 'model') return { kind, index: model!.modelIndex };

@@ -20,6 +20,7 @@ import { QUOTA_SCOPES } from '../core/quotas.js';
 import {
   asAccountIndex,
   asPicoUnits,
+  type Branded,
   type CallSlot,
   type GroupIndex,
   type KeyIndex,
@@ -34,12 +35,14 @@ const STATE_HELD = 1;
 const STATE_SETTLING = 2;
 
 /**
- * Positions in the scope chain of a call, and in `Taken.masks`: those of QUOTA_SCOPES (core/quotas.ts), and
+ * A position in the scope chain of a call, and in `Taken.masks`: those of QUOTA_SCOPES (core/quotas.ts), and
  * groups have all positions from GROUP_SCOPE on. The record in shared memory has bytes for seven positions
- * (reservation-layout.ts).
+ * (reservation-layout.ts). A type of its own, so that nobody passes the slot of a scope in its place.
  */
+export type ScopePosition = Branded<number, 'ScopePosition'>;
 export const [KEY_SCOPE, ACCOUNT_SCOPE, MODEL_SCOPE, GROUP_SCOPE] =
-  QUOTA_SCOPES.keys() as Iterable<number> as [number, number, number, number];
+  QUOTA_SCOPES.keys() as Iterable<number> as [ScopePosition, ScopePosition, ScopePosition, ScopePosition];
+export const FIRST_SCOPE = KEY_SCOPE;
 export const SCOPES_MAX = GROUP_SCOPE + GROUP_DEPTH_MAX;
 invariant(
   layout.TAKEN_MASKS * 4 + SCOPES_MAX <= layout.RESERVATION_WORDS32 * 4,
@@ -47,7 +50,7 @@ invariant(
 );
 
 /** The position in QUOTA_SCOPES of the scope at that position in the chain. */
-export const kindIndexOf = (scope: number): number => Math.min(scope, GROUP_SCOPE);
+export const kindIndexOf = (scope: ScopePosition): number => Math.min(scope, GROUP_SCOPE);
 
 /** What a call took of its scopes, besides the hold. */
 export type Taken = ReturnType<typeof createTaken>;

@@ -1,8 +1,8 @@
 /**
  * The scope chain of a call: the scopes that the call counts toward, in one order: key, account, the
  * account's rule for the model, and the groups from the account's own upward. Each `Calls` (calls.ts) has a
- * ScopeChain, sets it to each call that it admits, and asks it from which records an ended call took. `scope`
- * is a position in the chain. The file also has ModelScopes, the table of the pairs of an account and a model
+ * ScopeChain, sets it to each call that it admits, and asks it from which records an ended call took. The
+ * file also has ModelScopes, the table of the pairs of an account and a model
  * that plans have rules for. Any thread.
  *
  * Must hold: the order of scopes is that of `Taken.masks`, by which an ended call is given back. `links` are
@@ -11,6 +11,7 @@
  * Further tests: test/unit/ledger/quotas.test.ts (trees of scopes at random),
  * test/unit/ledger/reservations.test.ts, test/unit/ledger/call-left.test.ts; none sees an allocation.
  */
+import { invariant } from '../core/errors.js';
 import type { QuotaLimits } from '../core/quotas.js';
 import {
   type AccountIndex,
@@ -35,6 +36,7 @@ import {
   KEY_SCOPE,
   MODEL_SCOPE,
   SCOPES_MAX,
+  type ScopePosition,
   type Taken,
 } from './reservations.js';
 import type { PlanQuotas } from './quota-records.js';
@@ -147,7 +149,7 @@ export class ScopeChain {
     accountLink.mask |= DAY_BIT;
     if (model !== undefined && !this.#linkModel(account, model, taken)) return false;
     // GROUP_DEPTH_MAX (core/limits.ts) bounds the groups, so the condition on SCOPES_MAX never cuts any off.
-    let scope: number = GROUP_SCOPE;
+    let scope = GROUP_SCOPE;
     for (let groupAbove = taken.group; groupAbove !== undefined && scope < SCOPES_MAX; scope++) {
       if (!this.#linkLimited(scope, groupAbove, groups)) return false;
       groupAbove = groups.parentOf(groupAbove);
@@ -156,8 +158,9 @@ export class ScopeChain {
     return true;
   }
 
-  /** The table of the scope at that position. The account has none: never ask with ACCOUNT_SCOPE. */
-  limitedAt(scope: number): LimitedScopes<number> {
+  /** The table of the scope at that position. Throws for the account, which has none. */
+  limitedAt(scope: ScopePosition): LimitedScopes<number> {
+    invariant(scope !== ACCOUNT_SCOPE, 'an account is in no table of limited scopes');
     const { keys, groups, models } = this.#tables;
     return scope === KEY_SCOPE ? keys : scope === MODEL_SCOPE ? models : groups;
   }
@@ -181,7 +184,7 @@ export class ScopeChain {
     }
   }
 
-  #recall(scope: number, index: number): void {
+  #recall(scope: ScopePosition, index: number): void {
     const link = this.links[scope]!;
     link.index = index;
     link.record = this.limitedAt(scope).recordOf(index) ?? -1;
@@ -202,7 +205,7 @@ export class ScopeChain {
     return true;
   }
 
-  #linkPlan(scope: number, record: number, mask: number, limits: Float64Array): void {
+  #linkPlan(scope: ScopePosition, record: number, mask: number, limits: Float64Array): void {
     const link = this.links[scope]!;
     link.record = record;
     link.mask = mask;
@@ -210,7 +213,11 @@ export class ScopeChain {
     link.firstLimit = 0;
   }
 
-  #linkLimited<Index extends number>(scope: number, index: Index, limited: LimitedScopes<Index>): boolean {
+  #linkLimited<Index extends number>(
+    scope: ScopePosition,
+    index: Index,
+    limited: LimitedScopes<Index>,
+  ): boolean {
     const { quotas } = this.#tables;
     const link = this.links[scope]!;
     const callsPerDay = limited.callsPerDayOf(index);

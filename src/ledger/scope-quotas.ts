@@ -5,9 +5,9 @@
  * same buffers. Any thread, unless a method says main thread.
  *
  * A scope that has such quotas has a quota record (layout.ts); every other scope has none and takes no
- * memory. `record` is the index of a record, `quota` a number of EXTENDED_QUOTAS. Money is counted in
- * nano-units, so that it fits a stock. What a call holds and costs is rounded up. (A price of at most three
- * decimals for a million tokens costs whole nano-units.)
+ * memory. `record` is the index of a record. Money is counted in nano-units, so that it fits a stock. What a
+ * call holds and costs is rounded up. (A price of at most three decimals for a million tokens costs whole
+ * nano-units.)
  *
  * Must hold: what a call took of a period is given back to that period, and a take that fails takes nothing.
  * Test: test/unit/ledger/quotas.test.ts (trees of scopes at random; a call that midnight parts).
@@ -19,6 +19,8 @@ import { asWallMs, type MonotonicMs, type PicoUnits, type WallMs } from '../core
 import {
   CALLS_PER_MONTH,
   EXTENDED_QUOTAS,
+  lowestQuotaOf,
+  type QuotaNumber,
   type QuotaViews,
   SPEND_PER_DAY,
   SPEND_PER_MONTH,
@@ -27,8 +29,8 @@ import {
   TOKENS_PER_MINUTE,
   TOKENS_PER_MONTH,
 } from './layout.js';
-import { KINDS, QuotaRecords } from './quota-records.js';
-import { lowestBitOf, numberOf } from './packed-words.js';
+import { KINDS, NUMBERED_QUOTAS, QuotaRecords } from './quota-records.js';
+import { numberOf } from './packed-words.js';
 import { NO_PERIOD, type Stocks, type StockUse } from './stocks.js';
 import type { TokenWindow } from './token-window.js';
 
@@ -36,6 +38,7 @@ const EXACT_PICO_MAX = BigInt(Number.MAX_SAFE_INTEGER);
 /** What callers get as the time until all tokens of a minute are free, if only the coordinator knows it. */
 const MINUTE_MS = 60_000;
 const QUOTA_COUNT = EXTENDED_QUOTAS.length;
+export const FIRST_QUOTA = 0 as QuotaNumber;
 /** Bit n: quota n begins at zero in each `period` of the calendar (core/quotas.ts). */
 const maskOf = (period: 'day' | 'month'): number =>
   KINDS.reduce((bits, { per }, quota) => (per === period ? bits | (1 << quota) : bits), 0);
@@ -177,7 +180,7 @@ export class ScopeQuotas extends QuotaRecords {
    */
   take(
     record: number,
-    quota: number,
+    quota: QuotaNumber,
     limit: number,
     amounts: Amounts,
     periods: Periods,
@@ -205,7 +208,7 @@ export class ScopeQuotas extends QuotaRecords {
    */
   settle(
     record: number,
-    quota: number,
+    quota: QuotaNumber,
     held: Amounts,
     used: Amounts,
     periods: Periods,
@@ -219,7 +222,7 @@ export class ScopeQuotas extends QuotaRecords {
   /** Undoes what a settled call used of the days and months in `mask`; its tokens of the minute stay used. */
   reverse(record: number, mask: number, used: Amounts, periods: Periods): void {
     for (let bits = mask & (OF_DAY | OF_MONTH); bits !== 0; bits &= bits - 1) {
-      const quota = lowestBitOf(bits);
+      const quota = lowestQuotaOf(bits);
       const [stock, period] = [stockAt(record, quota), periodOf(quota, periods)];
       if (quota === CALLS_PER_MONTH) this.#stocks.settle(stock, period, 1, 0);
       else this.#stocks.reverse(stock, period, used[quota]!);
@@ -227,7 +230,12 @@ export class ScopeQuotas extends QuotaRecords {
   }
 
   /** What is left of a quota, and when a call that needs `amounts` of it may come again. */
-  leftOf(record: number, quota: number, limit: number, amounts: Amounts): { left: number; resetsMs: WallMs } {
+  leftOf(
+    record: number,
+    quota: QuotaNumber,
+    limit: number,
+    amounts: Amounts,
+  ): { left: number; resetsMs: WallMs } {
     const nowMs = this.#clock.wallMs();
     if (quota === TOKENS_PER_MINUTE && this.#window !== undefined) {
       const waitMs = this.#window.msUntil(record, amounts[quota]!, limit);
@@ -272,9 +280,9 @@ export class ScopeQuotas extends QuotaRecords {
   }
 
   /** The quotas in `mask` with their use. `record` is undefined for an account that has not called yet. */
-  useOf(record: number | undefined, mask: number, limitOf: (quota: number) => number): QuotaUse[] {
+  useOf(record: number | undefined, mask: number, limitOf: (quota: QuotaNumber) => number): QuotaUse[] {
     const uses: QuotaUse[] = [];
-    for (const [quota, name] of EXTENDED_QUOTAS.entries()) {
+    for (const [quota, name] of NUMBERED_QUOTAS) {
       if ((mask & (1 << quota)) === 0) continue;
       const { taken, settled, resetsMs } = this.#useOf(record, quota);
       uses.push({
@@ -289,7 +297,7 @@ export class ScopeQuotas extends QuotaRecords {
   }
 
   /** An amount of a quota in the unit that operators see: money in pico-units, all else as counted. */
-  amountIn(quota: number, amount: number): bigint {
+  amountIn(quota: QuotaNumber, amount: number): bigint {
     return BigInt(amount) * (KINDS[quota]!.unit === 'money' ? PICO_PER_NANO : 1n);
   }
 
@@ -301,7 +309,7 @@ export class ScopeQuotas extends QuotaRecords {
     const nowMs = this.#clock.wallMs();
     const dayNumber = this.#lastPeriodOf(record, OF_DAY, nowMs);
     const monthNumber = this.#lastPeriodOf(record, OF_MONTH, nowMs);
-    const useIn = (quota: number, period: number): StockUse =>
+    const useIn = (quota: QuotaNumber, period: number): StockUse =>
       this.#stocks.read(stockAt(record, quota), period);
     return {
       dayNumber,
@@ -320,7 +328,7 @@ export class ScopeQuotas extends QuotaRecords {
   /** Counts what was used `ageMs` ago; nothing if limits are shared. Main thread, before the first use. */
   restore(record: number, settled: SettledQuotas, ageMs: number): void {
     const { dayNumber, monthNumber, minuteTokens } = settled;
-    const set = (quota: number, period: number, amount: number): void =>
+    const set = (quota: QuotaNumber, period: number, amount: number): void =>
       this.#stocks.set(stockAt(record, quota), period, amount);
     set(TOKENS_PER_DAY, dayNumber, settled.tokensPerDay);
     set(SPEND_PER_DAY, dayNumber, settled.spendPerDay);
@@ -332,11 +340,11 @@ export class ScopeQuotas extends QuotaRecords {
 
   /** Forgets the use of a record whose slot belonged to another scope. Main thread. */
   clear(record: number): void {
-    for (let quota = 0; quota < QUOTA_COUNT; quota++) this.#stocks.clear(stockAt(record, quota));
+    for (const [quota] of NUMBERED_QUOTAS) this.#stocks.clear(stockAt(record, quota));
     this.#window?.set(record, 0, 0);
   }
 
-  #useOf(record: number | undefined, quota: number): StockUse & { resetsMs: WallMs | undefined } {
+  #useOf(record: number | undefined, quota: QuotaNumber): StockUse & { resetsMs: WallMs | undefined } {
     if (record === undefined) return { taken: 0, settled: 0, resetsMs: undefined };
     if (quota === TOKENS_PER_MINUTE && this.#window !== undefined) {
       const { taken, held } = this.#window.read(record);
@@ -352,7 +360,7 @@ export class ScopeQuotas extends QuotaRecords {
    * The day or month in which the next call counts: a later one than the clock's, if the clock was set back
    * since calls were counted there. Undefined for a quota without a day or month.
    */
-  #periodAt(record: number, quota: number, nowMs: WallMs): Period | undefined {
+  #periodAt(record: number, quota: QuotaNumber, nowMs: WallMs): Period | undefined {
     const stock = stockAt(record, quota);
     const calendar = this.#calendar;
     if ((OF_DAY & (1 << quota)) !== 0)
@@ -366,7 +374,7 @@ export class ScopeQuotas extends QuotaRecords {
   #lastPeriodOf(record: number, mask: number, nowMs: WallMs): number {
     let latest = 0;
     for (let bits = mask; bits !== 0; bits &= bits - 1) {
-      const quota = lowestBitOf(bits);
+      const quota = lowestQuotaOf(bits);
       // `!`: the quotas of `mask` have a day or a month.
       const { number } = this.#periodAt(record, quota, nowMs)!;
       // A period beyond `number` was a mistake of the clock, and its count is of `number`.
@@ -378,7 +386,7 @@ export class ScopeQuotas extends QuotaRecords {
 }
 
 /** The day or the month that the quota is counted in; NO_PERIOD if it has none. */
-export function periodOf(quota: number, { day, month }: Periods): number {
+export function periodOf(quota: QuotaNumber, { day, month }: Periods): number {
   if ((OF_MONTH & (1 << quota)) !== 0) return month;
   return (OF_DAY & (1 << quota)) !== 0 ? day : NO_PERIOD;
 }

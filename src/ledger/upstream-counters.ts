@@ -28,7 +28,14 @@ import {
   type UpstreamQuotaName,
 } from '../core/quotas.js';
 import { asUpstreamScopeIndex, type UpstreamScopeIndex } from '../core/units.js';
-import { CALLS_IN_FLIGHT, createScopeBuffers, openScopeViews, stockAt, TOKENS_PER_MINUTE } from './layout.js';
+import {
+  CALLS_IN_FLIGHT,
+  createScopeBuffers,
+  openScopeViews,
+  type QuotaNumber,
+  stockAt,
+  TOKENS_PER_MINUTE,
+} from './layout.js';
 import { LeasedStocks, type StockWords } from './leased-stocks.js';
 import { LeasedWindow } from './leased-window.js';
 import { CountedLeases } from './leases.js';
@@ -217,7 +224,7 @@ export class UpstreamCounters {
     return true;
   }
 
-  #takeStock(scope: UpstreamScopeIndex, quota: number, amount: number, limit: number): boolean {
+  #takeStock(scope: UpstreamScopeIndex, quota: QuotaNumber, amount: number, limit: number): boolean {
     const stocks = this.#stocks;
     if (stocks.take(stockAt(scope, quota), NO_PERIOD, amount, limit) === undefined) return false;
     if (stocks.takeRanLow()) this.#onLow(scope);

@@ -16,6 +16,7 @@ import {
   createLedgerBuffers,
   EXTENDED_QUOTAS,
   openLedgerViews,
+  quotaNumberOf,
   type Scope,
   SCRATCH_AREAS,
   SCRATCH_USED,
@@ -187,7 +188,7 @@ void t.test('a limit that is taken away lets those through who have read that it
   const [ledger] = ledgers;
   const key = asKeyIndex(0);
   ledger!.keys.open(key, { tokensPerDay: 100 });
-  const quota = EXTENDED_QUOTAS.indexOf('tokens_per_day');
+  const quota = quotaNumberOf('tokens_per_day');
   const { quotas } = ledger as unknown as { readonly quotas: Pick<QuotaRecords, 'limitOf'> };
   t.equal(quotas.limitOf(0, quota), 100);
   ledger!.keys.setLimits(key, {});
