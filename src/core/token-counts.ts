@@ -44,11 +44,11 @@ export interface Usage extends TokenCounts {
  * Usage of which only the whole prompt and the whole completion are known, so that all parts with prices of
  * their own are 0. Whatever this gateway counts itself is of this kind: only a provider can tell the parts.
  */
-export function usageWithoutParts(
-  promptTokens: number,
-  completionTokens: number,
-  source: UsageSource,
-): Usage {
+export function usageWithoutParts({
+  promptTokens,
+  completionTokens,
+  source,
+}: Pick<Usage, 'promptTokens' | 'completionTokens' | 'source'>): Usage {
   return {
     promptTokens,
     cachedTokens: 0,

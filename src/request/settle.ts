@@ -19,7 +19,7 @@ import type { CallContext, ListenerContext } from './context.js';
 import type { CandidateModel } from './model-access.js';
 
 const NO_COST = asPicoUnits(0n);
-const NO_USAGE = usageWithoutParts(0, 0, 'reported');
+const NO_USAGE = usageWithoutParts({ promptTokens: 0, completionTokens: 0, source: 'reported' });
 /** The amounts in the journal's record of a call that costs nothing. */
 const NO_CHARGE: Settlement = { charged: NO_COST, uncovered: NO_COST };
 

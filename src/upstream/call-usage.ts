@@ -32,7 +32,7 @@ interface UsageDeps {
 }
 
 /** The usage of a call that only asks for a count of tokens: such a call is free. */
-export const NO_USAGE = usageWithoutParts(0, 0, 'reported');
+export const NO_USAGE = usageWithoutParts({ promptTokens: 0, completionTokens: 0, source: 'reported' });
 
 /**
  * The usage; a promise if tokens must be counted first. The promise rejects only for a bug. A believed report

@@ -252,7 +252,7 @@ export class TokenCount {
       const relayedTokens = ceilDiv(completionTokens * relayedBytes, Math.max(1, completionBytes));
       completionTokens = Math.max(0, relayedTokens - Math.round(echoedTokens * echoedScale));
     }
-    return usageWithoutParts(promptTokens, completionTokens, isExact ? 'counted' : 'estimated');
+    return usageWithoutParts({ promptTokens, completionTokens, source: isExact ? 'counted' : 'estimated' });
   }
 }
 

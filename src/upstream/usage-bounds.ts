@@ -77,11 +77,11 @@ export function withinHold(
     reason === 'beyond_max_tokens'
       ? model.outputTokensMax * request.choices
       : outputTokensAllowed(request, model);
-  return usageWithoutParts(
-    Math.min(usage.promptTokens, promptTokensHeld(request, model)),
-    Math.min(usage.completionTokens, outputMax),
-    usage.source,
-  );
+  return usageWithoutParts({
+    promptTokens: Math.min(usage.promptTokens, promptTokensHeld(request, model)),
+    completionTokens: Math.min(usage.completionTokens, outputMax),
+    source: usage.source,
+  });
 }
 
 /** The most output tokens, as in the hold (completionTokensMaxOf of request/admit.ts). */

@@ -218,7 +218,11 @@ void t.test('small calls and answers are not serialised: their message is a numb
       mediaParts: 0,
       repeatedTokens: 0,
     };
-    const usage: Usage = usageWithoutParts(1, 2, USAGE_SOURCES[0]);
+    const usage: Usage = usageWithoutParts({
+      promptTokens: 1,
+      completionTokens: 2,
+      source: USAGE_SOURCES[0],
+    });
     port.push({ kind: FRAME_CALL, id, request });
     port.push({ kind: FRAME_END, id, bytes: Buffer.alloc(500), usage, upstreamWaitMs: 0.5 });
     port.push({ kind: FRAME_CANCEL, id });

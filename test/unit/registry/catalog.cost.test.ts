@@ -129,7 +129,10 @@ void t.test('a long price begins with the token after its threshold', (t) => {
     ],
   });
   const cost = (promptTokens: number, cachedTokens = 0) =>
-    costOf(price, { ...usageWithoutParts(promptTokens, 10, 'reported'), cachedTokens });
+    costOf(price, {
+      ...usageWithoutParts({ promptTokens, completionTokens: 10, source: 'reported' }),
+      cachedTokens,
+    });
   t.equal(cost(100_000), 200_307n);
   t.equal(cost(100_001), 400_211n);
   t.equal(

@@ -150,7 +150,7 @@ void t.test('bytes that came with a failed attempt are written before their memo
   delivery.onTried(TRIED);
   t.equal(seen.text, 'data: 1\n\ndata: mine\n\n');
   ring.fill('x');
-  delivery.onCut(usageWithoutParts(1, 1, 'estimated'), 0);
+  delivery.onCut(usageWithoutParts({ promptTokens: 1, completionTokens: 1, source: 'estimated' }), 0);
   t.same([seen.text, seen.outcome], ['data: 1\n\ndata: mine\n\n', 'client_gone']);
   t.end();
 });
@@ -160,7 +160,7 @@ void t.test('a call that is cut gives its body back before its client has read',
   delivery.onData(Buffer.from('data: 1\n\n'), false);
   res.write = () => false;
   delivery.onData(Buffer.from('data: 2\n\n'), false);
-  delivery.onCut(usageWithoutParts(1, 1, 'estimated'), 0);
+  delivery.onCut(usageWithoutParts({ promptTokens: 1, completionTokens: 1, source: 'estimated' }), 0);
   t.same([seen.outcome, seen.bodies], ['', 1], 'it waits for its client');
   t.end();
 });
@@ -168,7 +168,14 @@ void t.test('a call that is cut gives its body back before its client has read',
 void t.test('a client that closes a connection which ends has had its response', (t) => {
   const { delivery, seen, leave } = bed('interval', false, true, true);
   delivery.onData(Buffer.alloc(40_000, 'data'), false);
-  t.equal(delivery.onEnd(Buffer.from('data: 2\n\n'), usageWithoutParts(1, 1, 'reported'), 0), false);
+  t.equal(
+    delivery.onEnd(
+      Buffer.from('data: 2\n\n'),
+      usageWithoutParts({ promptTokens: 1, completionTokens: 1, source: 'reported' }),
+      0,
+    ),
+    false,
+  );
   t.equal(seen.outcome, '', 'the last bytes may still be with µWS');
   leave(false);
   t.same([seen.outcome, seen.order], ['ok', ['finished', 'slot']]);
@@ -178,7 +185,14 @@ void t.test('a client that closes a connection which ends has had its response',
 void t.test('a stop takes the charge back of a response that waits for its commit and was not begun', (t) => {
   for (const end of ['onCommitted', 'onUncommitted'] as const) {
     const { delivery, seen, leave } = bed('commit');
-    t.equal(delivery.onEnd(Buffer.from('whole'), usageWithoutParts(1, 1, 'reported'), 0), false);
+    t.equal(
+      delivery.onEnd(
+        Buffer.from('whole'),
+        usageWithoutParts({ promptTokens: 1, completionTokens: 1, source: 'reported' }),
+        0,
+      ),
+      false,
+    );
     leave(true);
     t.equal(seen.outcome, '', 'its charge is on its way to the disk');
     delivery[end]();
@@ -202,7 +216,11 @@ void t.test(
       for (const hasBegun of [false, true]) {
         const { delivery, seen, leave } = bed('commit', isCut && !hasBegun);
         if (hasBegun) delivery.onData(Buffer.from('data: 1\n\n'), false);
-        delivery.onEnd(Buffer.from('data: 2\n\n'), usageWithoutParts(1, 1, 'reported'), 0);
+        delivery.onEnd(
+          Buffer.from('data: 2\n\n'),
+          usageWithoutParts({ promptTokens: 1, completionTokens: 1, source: 'reported' }),
+          0,
+        );
         leave(isCut);
         delivery.onCommitted();
         const expected = { outcome: 'client_gone', reversed: 0, forgotten: 0, published: 1, released: 1 };
@@ -218,7 +236,11 @@ void t.test('contents are what the client got, also if the charge is not committ
       const what = `committed: ${isCommitted}, stream: ${isStream}`;
       const { delivery, seen } = bed('commit', false, isStream);
       if (isStream) delivery.onData(Buffer.from('data: 1\n\n'), false);
-      delivery.onEnd(Buffer.from('last'), usageWithoutParts(1, 1, 'reported'), 0);
+      delivery.onEnd(
+        Buffer.from('last'),
+        usageWithoutParts({ promptTokens: 1, completionTokens: 1, source: 'reported' }),
+        0,
+      );
       t.equal(seen.kept, seen.text, `${what}: while it waits`);
       if (isCommitted) delivery.onCommitted();
       else delivery.onUncommitted();

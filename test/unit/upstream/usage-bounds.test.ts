@@ -296,12 +296,22 @@ void t.test('what parts are taken for is held, believed and charged', (t) => {
   t.equal(tokensMaxOf(request, MEDIA), tokensMaxOf(plain, MEDIA) + 40_000);
   t.equal(tokensMaxOf(request, MODEL), tokensMaxOf(plain, MODEL), 'nothing by default');
   const why = (promptTokens: number, call: UpstreamRequest): string | undefined =>
-    disbeliefOf(usageWithoutParts(promptTokens, 5, 'reported'), call, MEDIA, () => true);
+    disbeliefOf(
+      usageWithoutParts({ promptTokens, completionTokens: 5, source: 'reported' }),
+      call,
+      MEDIA,
+      () => true,
+    );
   t.equal(why(40_000, request), undefined, 'although the body names no part that is known');
   t.equal(why(40_000, plain), 'too_much_input');
   t.equal(why(60_000, request), undefined, 'a part may be more than it is taken for');
   t.equal(why(3 * PROMPT_TOKENS_OF_PART, request), 'too_much_input');
-  const charged = withinHold(usageWithoutParts(90_000, 5, 'counted'), 'too_much_input', request, MEDIA);
+  const charged = withinHold(
+    usageWithoutParts({ promptTokens: 90_000, completionTokens: 5, source: 'counted' }),
+    'too_much_input',
+    request,
+    MEDIA,
+  );
   t.equal(charged.promptTokens, tokensMaxOf(request, MEDIA) - 10);
   t.end();
 });
@@ -311,11 +321,21 @@ void t.test('what is read more than once is held, believed and charged', (t) => 
   const plain = { ...request, repeatedTokens: 0 };
   t.equal(tokensMaxOf(request, MODEL), tokensMaxOf(plain, MODEL) + 40_000);
   const why = (promptTokens: number, call: UpstreamRequest): string | undefined =>
-    disbeliefOf(usageWithoutParts(promptTokens, 0, 'reported'), call, MODEL, () => false);
+    disbeliefOf(
+      usageWithoutParts({ promptTokens, completionTokens: 0, source: 'reported' }),
+      call,
+      MODEL,
+      () => false,
+    );
   t.equal(why(40_000, request), undefined);
   t.equal(why(40_000, plain), 'too_much_input');
   t.equal(why(45_000, request), 'too_much_input');
-  const charged = withinHold(usageWithoutParts(90_000, 0, 'counted'), 'too_much_input', request, MODEL);
+  const charged = withinHold(
+    usageWithoutParts({ promptTokens: 90_000, completionTokens: 0, source: 'counted' }),
+    'too_much_input',
+    request,
+    MODEL,
+  );
   t.equal(charged.promptTokens, tokensMaxOf(request, MODEL));
   t.end();
 });
