@@ -10,8 +10,11 @@
  * work. Between slices the job waits in the queue. So accounts get the threads in turn, and any thread can
  * continue any job.
  *
- * Must hold: each question gets one reply, unless its port closes. A withdrawn job leaves the queue, or ends
- * with its current slice. A thread whose slice exceeds `stuckMs` is replaced, or one body would stop all.
+ * Must hold (the unit test has a test for each):
+ * - Each question gets one reply, unless its port closes.
+ * - A withdrawn job leaves the queue, or ends with its current slice.
+ * - A thread whose slice exceeds `stuckMs` is replaced, or one body would stop all.
+ * - A thread that has ended leaves its stripe of the metrics to a later one, or no later one is measured.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { Piscina } from 'piscina';
@@ -87,7 +90,8 @@ export class CounterPool {
     });
     this.#pool.on('workerCreate', ({ id }: { readonly id: number }) => {
       const thread = this.#pool.threads.find(({ threadId }) => threadId === id);
-      // The stripe stays the thread's until the exit: until then the thread may write to it.
+      // The stripe stays the thread's until the exit: until then the thread may write to it. A thread that is
+      // not listed has ended before its first task, and takes a stripe only in a task.
       thread?.once('exit', () => giveBackCounterStripe(metrics, id));
     });
     this.#pool.on('error', (error: Error) => log.warn('counter thread failed', { error: error.message }));

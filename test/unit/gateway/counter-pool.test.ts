@@ -4,13 +4,14 @@
  */
 import { MessageChannel } from 'node:worker_threads';
 import t, { type Test } from 'tap';
+import { COUNTER_THREADS_MAX } from '#src/core/limits.js';
 import { asAccountIndex } from '#src/core/units.js';
 import { CounterPool } from '#src/gateway/counter-pool.js';
 import { AskPort, AskRejected, type PendingQuestion } from '#src/core/ask-port.js';
 import type { Usage } from '#src/core/token-counts.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
 import type { CounterAsk } from '#src/upstream/worker-messages.js';
-import { BROKEN, DEAD, STUCK } from '../../fixtures/counter-turns.js';
+import { BROKEN, DEAD, STRIPE, STUCK } from '../../fixtures/counter-turns.js';
 import { FakeLog } from '../../fixtures/upstream-server.js';
 import { eventually } from '../../support/gateway.js';
 
@@ -110,6 +111,17 @@ void t.test('threads that are stuck are replaced, what broke is refused, the nex
     'the next is served',
     async () => (await parse(1, 0, 5).reply).promptTokens === 5 || undefined,
   );
+});
+
+void t.test('a thread that has ended leaves its stripe to a later one', async (t) => {
+  const { parse } = bed(t);
+  for (let ended = 0; ended <= COUNTER_THREADS_MAX; ended++) {
+    await eventually(
+      `there is a stripe after ${ended} threads`,
+      async () => (await parse(1, STRIPE).reply).promptTokens === 1 || undefined,
+    );
+    t.equal(await refusalOf(parse(1, DEAD)), 'overloaded');
+  }
 });
 
 void t.test('what waits is bounded; the account with the most gives way to others', async (t) => {
