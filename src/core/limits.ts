@@ -257,8 +257,8 @@ export const ACCOUNTING_ROWS_WAITING_MAX = 500_000;
 /**
  * Models, or plans, that one process can have had, including those that a reload removed. Journals and
  * accounts hold their indices, so no index is given to another model or plan. Four times what the settings
- * can name at once; the catalogue of every thread holds them all. A model's index takes 14 bits of a word
- * (ledger/scope-chain.ts).
+ * can name at once; the catalogue of every thread holds them all. ledger/model-scopes.ts has 14 bits of a
+ * word for a model.
  */
 export const CATALOG_ENTRIES_MAX = 4_096;
 

@@ -278,7 +278,7 @@ export function createLedgerBuffers(capacity: {
     keys: createCountedBuffers(keysMax),
     groups: createCountedBuffers(groupsMax),
     models: createCountedBuffers(modelsMax),
-    /** 64 bits a slot of `models`: its account and model, as ModelScopes (scope-chain.ts) codes them. */
+    /** 64 bits a slot of `models`: its account and model, as model-scopes.ts codes them. */
     modelPairs: new SharedArrayBuffer(modelsMax * BigInt64Array.BYTES_PER_ELEMENT),
     quotas: createSharedMemory(quotasMax * QUOTA_BYTES + SCRATCH_AREAS * SCRATCH_BYTES),
     quotasMax,

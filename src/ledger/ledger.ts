@@ -34,7 +34,8 @@ import { dayLeases, flightLeases, LeasedStocks } from './leased-stocks.js';
 import { LeasedWindow } from './leased-window.js';
 import { type ScopeCounts, LimitedScopes } from './limited-scopes.js';
 import { createTaken } from './reservations.js';
-import { FLIGHT_BIT, ModelScopes } from './scope-chain.js';
+import { ModelScopes } from './model-scopes.js';
+import { FLIGHT_BIT } from './scope-chain.js';
 import {
   createTightest,
   type QuotaUse,

@@ -1,25 +1,18 @@
 /**
  * The scope chain of a call: the scopes that the call counts toward, in one order: key, account, the
  * account's rule for the model, and the groups from the account's own upward. Each `Calls` (calls.ts) has a
- * ScopeChain, sets it to each call that it admits, and asks it from which records an ended call took. The
- * file also has ModelScopes, the table of the pairs of an account and a model
- * that plans have rules for. Any thread.
+ * ScopeChain, sets it to each call that it admits, and asks it from which records an ended call took. Any
+ * thread.
  *
  * Must hold: the order of scopes is that of `Taken.masks`, by which an ended call is given back. `links` are
  * reused for each call, so nobody keeps a link, or relies on a field that was not set for the present call.
- * `set` allocates nothing, because it runs for each call. See ModelScopes for what its table must hold.
- * Further tests: test/unit/ledger/quotas.test.ts (trees of scopes at random),
- * test/unit/ledger/reservations.test.ts, test/unit/ledger/call-left.test.ts; none sees an allocation.
+ * `set` allocates nothing, because it runs for each call (no test sees that). Tests:
+ * test/unit/ledger/quotas.test.ts (trees of scopes at random), test/unit/ledger/reservations.test.ts,
+ * test/unit/ledger/call-left.test.ts.
  */
 import { invariant } from '../core/errors.js';
 import type { QuotaLimits } from '../core/quotas.js';
-import {
-  type AccountIndex,
-  asAccountIndex,
-  type GroupIndex,
-  type KeyIndex,
-  type ModelScopeIndex,
-} from '../core/units.js';
+import type { AccountIndex, GroupIndex, KeyIndex, ModelScopeIndex } from '../core/units.js';
 import {
   accountRecordAt,
   CALLS_IN_FLIGHT,
@@ -29,6 +22,7 @@ import {
   type LedgerViews,
 } from './layout.js';
 import type { LimitedScopes } from './limited-scopes.js';
+import type { ModelScopes } from './model-scopes.js';
 import {
   ACCOUNT_SCOPE,
   DAY_BIT,
@@ -193,7 +187,7 @@ export class ScopeChain {
   #linkModel(account: AccountIndex, { modelIndex, limits }: ModelRule, taken: Taken): boolean {
     const { models, modelScopes, quotas } = this.#tables;
     const { mask, limits: modelLimits } = quotas.planOf(limits);
-    const slot = modelScopes.slotOf(account, modelIndex) as ModelScopeIndex | undefined;
+    const slot = modelScopes.slotOf(account, modelIndex);
     const record = slot === undefined ? undefined : mask === 0 ? -1 : models.recordOrNew(slot);
     if (slot === undefined || record === undefined) return false;
     const dayBit = limits.callsPerDay === undefined ? 0 : DAY_BIT;
@@ -231,60 +225,5 @@ export class ScopeChain {
     link.firstLimit = record === undefined ? 0 : quotas.firstLimitOf(record);
     // Without a record the scope has no extended quota, or (false) all records were in use when it got one.
     return record !== undefined || !limited.isUncounted(index);
-  }
-}
-
-/** How many slots are tried for one pair. If all have other pairs, the call is rejected. */
-const PROBES_MAX = 64;
-/**
- * 2^14 models are more than CATALOG_ENTRIES_MAX, and ACCOUNTS_MAX (both core/limits.ts) is 2^22: so a pair
- * has 36 bits, and fits one word.
- */
-const MODEL_BITS = 14n;
-/** Spreads accounts over the table: 2^32 divided by the golden ratio. */
-const SPREAD = 0x9e3779b1;
-/** Spreads models. With SPREAD itself all pairs of account n and model n - 1 would begin at slot 0. */
-const MODEL_SPREAD = SPREAD >>> 7;
-
-/**
- * Finds the slot of an account and a model, if the account's plan has a rule for the model: a hash table in
- * shared memory, with open addressing (a taken slot sends the search to the next slot). The pair's first call
- * takes a slot, which the pair keeps until the process ends. Each thread has an object of its own over the
- * same buffer.
- *
- * Must hold: one pair has one slot on all threads, else its limit is given twice. So a slot is taken by a
- * compare-exchange, and never given back. Further test: test/unit/ledger/quotas.test.ts (a rule for a model
- * holds for each account apart).
- */
-export class ModelScopes {
-  readonly #pairs: BigInt64Array;
-
-  /** `pairs`: one 64-bit word a slot: 0 if the slot is free, else account × 2^14 + model + 1. */
-  constructor(pairs: BigInt64Array) {
-    this.#pairs = pairs;
-  }
-
-  /** The slot of the pair. A pair without a slot takes one; undefined if all that it tries are taken. */
-  slotOf(account: AccountIndex, modelIndex: number): number | undefined {
-    const slots = this.#pairs.length;
-    const pair = (BigInt(account) << MODEL_BITS) + BigInt(modelIndex) + 1n;
-    let slot = (Math.imul(account, SPREAD) ^ Math.imul(modelIndex + 1, MODEL_SPREAD)) >>> 0;
-    for (let probe = 0; probe < Math.min(PROBES_MAX, slots); probe++, slot++) {
-      const index = slot % slots;
-      const word = Atomics.load(this.#pairs, index);
-      if (word === pair) return index;
-      if (word !== 0n) continue;
-      const before = Atomics.compareExchange(this.#pairs, index, 0n, pair);
-      if (before === 0n || before === pair) return index;
-    }
-    return undefined;
-  }
-
-  /** The pair that has the slot; undefined if the slot is free. */
-  pairOf(slot: number): { readonly account: AccountIndex; readonly modelIndex: number } | undefined {
-    const word = Atomics.load(this.#pairs, slot) - 1n;
-    if (word < 0n) return undefined;
-    const modelIndex = Number(BigInt.asUintN(Number(MODEL_BITS), word));
-    return { account: asAccountIndex(Number(word >> MODEL_BITS)), modelIndex };
   }
 }

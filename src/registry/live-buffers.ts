@@ -13,7 +13,6 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { GROUP_DEPTH_MAX } from '../core/limits.js';
 import { NO_QUOTAS } from '../core/quotas.js';
 import {
-  asModelScopeIndex,
   asPicoUnits,
   asWallMs,
   type AccountIndex,
@@ -174,9 +173,8 @@ export function restoreModelUse(
   { ledger }: Pick<LiveBuffers, 'ledger'>,
   nowMs: WallMs,
 ): void {
-  const slot = ledger.modelScopes.slotOf(account, modelIndex);
-  if (slot === undefined) return;
-  const index = asModelScopeIndex(slot);
+  const index = ledger.modelScopes.slotOf(account, modelIndex);
+  if (index === undefined) return;
   const ageMs = nowMs - use.takenMs;
   ledger.models.open(index, {}, { used: minuteDayCountsOf(use), ageMs });
   // The limits of the rule are set by its next call (`{}` above), so its use is restored for all quotas.

@@ -1,7 +1,7 @@
-/** The table of rules for models. Chains of scopes are tried by quotas.test.ts and call-left.test.ts. */
+/** The table of rules for models: the pairs of an account and a model that have a slot. */
 import t from 'tap';
-import { asAccountIndex } from '#src/core/units.js';
-import { ModelScopes } from '#src/ledger/scope-chain.js';
+import { asAccountIndex, type ModelScopeIndex } from '#src/core/units.js';
+import { ModelScopes } from '#src/ledger/model-scopes.js';
 import { interruptAt } from '../../fixtures/ledger-world.js';
 import { newSeed, randomBelow } from '../../support/random.js';
 
@@ -23,8 +23,8 @@ void t.test('account and model have one slot on all threads, at whatever step an
     let steps = 0;
     for (let isStep = true; isStep; steps++) {
       const [one, other] = openTwo();
-      const slots: (number | undefined)[] = [];
-      let rivalSlot: number | undefined;
+      const slots: (ModelScopeIndex | undefined)[] = [];
+      let rivalSlot: ModelScopeIndex | undefined;
       isStep = interruptAt(
         steps,
         () => void slots.push(one.slotOf(account, 5)),
@@ -46,7 +46,7 @@ void t.test('account and model have one slot on all threads, at whatever step an
 void t.test('no two share a slot, and all slots are given', (t) => {
   const below = randomBelow(newSeed());
   const [one, other] = openTwo();
-  const given = new Map<string, number>();
+  const given = new Map<string, ModelScopeIndex>();
   for (let tries = 0; tries < 5_000; tries++) {
     const [account, modelIndex] = [asAccountIndex(below(6)), below(6)];
     const name = `${account} ${modelIndex}`;
