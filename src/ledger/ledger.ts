@@ -327,8 +327,12 @@ function countersOf(
   };
   const onLowOf = (kind: Scope['kind']) => (index: number) => onLowLease(kind, index);
   const limited = <Index extends number>(slots: number, kind: 'key' | 'group' | 'model') => {
-    const [records, onLow] = [views[`${kind}s`], onLowOf(kind)];
-    return new LimitedScopes<Index>(slots, records, minuteOf(records, onLow), dayOf(records, onLow), quotas);
+    const onLow = onLowOf(kind);
+    const counters = (records: CountedViews) => ({
+      minute: minuteOf<Index>(records, onLow),
+      day: dayOf(records, onLow),
+    });
+    return new LimitedScopes<Index>(slots, views[`${kind}s`], counters, quotas);
   };
   const onLow = onLowOf('account');
   return {

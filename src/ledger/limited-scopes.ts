@@ -38,14 +38,15 @@ export class LimitedScopes<Index extends number = KeyIndex> {
   /** Scopes whose use or counts the next flush stores. */
   readonly dirty: DirtySet<Index>;
 
-  /** `slots`: how many there are. `minute` and `day` must count in the same `views`, as in ledger.ts. */
+  /** `slots`: how many there are in `views`. `counters` makes the counters of minute and day there. */
   constructor(
     slots: number,
     views: CountedViews,
-    minute: MinuteCounter<Index>,
-    day: DayCounter,
+    counters: (views: CountedViews) => { readonly minute: MinuteCounter<Index>; readonly day: DayCounter },
     quotas: ScopeQuotas,
   ) {
+    invariant(slots * layout.COUNTED_WORDS32 <= views.records32.length, 'each slot has a record');
+    const { minute, day } = counters(views);
     this.#slots = slots;
     this.#words32 = views.records32;
     this.minute = minute;
