@@ -229,18 +229,21 @@ local function carry_out(ask, key, money_key)
     holds = has_content(record)
     write_scope(key, place, list, all, record, now)
   end
+  local is_short = false
   if money then
     local holds_money, held_money
     reply[3], holds_money, held_money = grant_money(money_key, place, host, money)
     -- money[5] and [6]: the most that the ask wants.
-    local is_short = reply[3][1] == 0 and reply[3][2] == 0 and is_positive(money[5], money[6])
-    if is_short and drop_silent_money(money_key, place, host, now, ended_after) then
-      reply[3], holds_money = grant_money(money_key, place, host, money)
-    end
+    is_short = reply[3][1] == 0 and reply[3][2] == 0 and is_positive(money[5], money[6])
     holds, held_before = holds or holds_money, held_before or held_money
   end
-  -- The scope stays in the set until the node's end, because an ask may name only some of the resources.
+  -- The scope stays in the set until the node's end, because an ask may name only some of the resources. It
+  -- is there before anything below throws, or the end of the node would not free what was granted above.
   if holds and not held_before then call('SADD', KEYS[4], scope) end
+  if is_short and drop_silent_money(money_key, place, host, now, ended_after) then
+    reply[3], holds = grant_money(money_key, place, host, money)
+    if holds then call('SADD', KEYS[4], scope) end
+  end
   return reply
 end
 

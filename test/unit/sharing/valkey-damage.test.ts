@@ -118,6 +118,40 @@ void t.test('rows of scopes', NO_REDIS, async (t) => {
   }
 });
 
+void t.test(
+  'a damaged row of another node leaves nothing behind that its node was granted',
+  NO_REDIS,
+  async (t) => {
+    const server = await startRedis(t);
+    const client = clientOf(t, server.url);
+    const [, money] = coordinatorKeys(NAMESPACE, 0).of(BAD);
+    const nodeExpiryMs = 900_000;
+    const world = new ValkeyWorld(() => server.url, 1, { nodeExpiryMs });
+    t.teardown(() => world.close());
+    await world.credit(BAD, asPicoUnits(10n));
+    const host = new TestHost();
+    const killed = await world.connect(identity('a', 1), host);
+    const node = await world.connect(identity('a', 0), host);
+    const other = await world.connect(identity('b'));
+    for (const each of [killed, node, other]) await each.join();
+    for (const each of [node, other, killed]) await each.exchange([]);
+    const wants = (slots: number, most: bigint): PlainAsk => ({
+      scope: BAD,
+      limits: { callsInFlight: 10 },
+      slots: { outstanding: 0, least: slots, most: slots },
+      ...(most > 0n && { money: { outstanding: 0n, least: most, most } }),
+    });
+    t.match((await exchangePlain(killed, [wants(1, 10n)])).answers, [{ money: { granted: 10n } }]);
+    world.nowMs += 3 * nodeExpiryMs;
+    await client.command(undefined, ['HSET', money, 'n:a:1', 'no record']);
+    // It is short of money, so the killed node's row is read, which cannot be.
+    t.match((await exchangePlain(node, [wants(9, 10n)])).answers, [{ isUnknown: true }]);
+    const next = await world.connect({ ...identity('a', 0), incarnation: 'next' }, host);
+    await next.join();
+    t.match((await exchangePlain(other, [wants(9, 0n)])).answers, [{ slots: { granted: 9 } }]);
+  },
+);
+
 void t.test('records of the own store', NO_REDIS, async (t) => {
   const server = await startRedis(t);
   const world = new ValkeyWorld(() => server.url);
