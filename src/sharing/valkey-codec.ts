@@ -3,10 +3,10 @@
  * hosts share. valkey-partition.ts encodes and decodes with this file; valkey-server.ts and
  * registry-server.ts take keys from it. Pure; main thread.
  *
- * Must hold: arrays have the order in which valkey-stocks.ts and valkey-scripts.ts read and write them, and
- * all hosts put a scope into the same partition (test/unit/sharing/valkey-coordinator.test.ts, random asks
- * and views). A damaged amount is no reply (test/unit/sharing/valkey-damage.test.ts). What a newer version
- * has on record is no damage (test/unit/sharing/valkey-codec.test.ts).
+ * Must hold: arrays have the order in which valkey-stocks.ts and valkey-scripts.ts read and write them
+ * (test/unit/sharing/valkey-coordinator.test.ts, random asks and views). Codes, keys and partitions never
+ * change: servers have them on record. A damaged amount is no reply (test/unit/sharing/valkey-damage.test.ts).
+ * What a newer version has on record is no damage.
  */
 import { Packr } from 'msgpackr';
 import { asPicoUnits, maxOf, type PicoUnits } from '../core/units.js';

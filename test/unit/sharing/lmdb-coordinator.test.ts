@@ -5,6 +5,7 @@ import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { asBinary } from 'lmdb';
 import t from 'tap';
 import { Calendar } from '#src/core/quotas.js';
 import type { Settings } from '#src/config/schema.js';
@@ -27,6 +28,9 @@ import { exchangePlain, type PlainAsk } from '../../support/plain-asks.js';
 
 const calendar = new Calendar();
 const log = new FakeLog();
+
+/** An array of 2^32 - 1 items, of which none follows. */
+const UNDECODABLE = asBinary(Buffer.from([0xdd, 0xff, 0xff, 0xff, 0xff]));
 
 const NOTHING_SPENT: SpendingRecord = {
   spent: asPicoUnits(0n),
@@ -177,13 +181,17 @@ void t.test('of scopes of another version, the first gateway begins with what th
   t.same(await lent(await first.join('a'), 'acct_x', 8), [8, 8]);
   // The row as versions until 2026-11-22 wrote it.
   const former = { buckets: [], dayNumber: use.dayNumber, dayUsedBefore: 4, days: [], slots: [], money: [] };
-  first.file.environment.write(() => first.file.scopes.putSync('acct_former', former));
+  first.file.environment.write(() => {
+    first.file.scopes.putSync('acct_former', former);
+    first.file.scopes.putSync('acct_torn', UNDECODABLE);
+  });
   t.same(await lent(await first.join('a', 1), 'acct_former', 1), [0, 0]);
   await first.close();
 
   clearLeaseFiles(path, { isShared: true });
   const second = openWorld(path, clock);
   const node = await second.join('a');
+  t.same(await lent(node, 'acct_torn', 10), [10, 10]);
   t.same(await lent(node, 'acct_former', 10), [10, 0]);
   t.same(await lent(await second.join('a', 1), 'acct_former', 6), [0, 6]);
   t.same(await lent(node, 'acct_x', 3), [0, 0], 'a scope that can be read stays as it is');
@@ -247,11 +255,14 @@ void t.test('a damaged row costs its own scope alone, and is told once', async (
   const { file, join, clock, close } = openWorld(t.testdir());
   const node = await join('a');
   t.same(await lent(node, 'acct_x', 2), [2, 2]);
-  t.same(await lent(node, 'acct_y', 2), [2, 2]);
+  t.same(await lent(node, 'acct_y', 1), [1, 1]);
   const whole = file.scopes.get('acct_x') as object;
+  // A node's row that does not decode costs no scope.
+  file.environment.write(() => file.nodes.putSync('b:7', UNDECODABLE));
   const rows = [
     'no row',
     {},
+    UNDECODABLE,
     { ...whole, buckets: 7 },
     { ...whole, buckets: [[0, [['1', 'x']]]] },
     { ...whole, buckets: [['x', [['1', 1]]]] },
@@ -262,13 +273,14 @@ void t.test('a damaged row costs its own scope alone, and is told once', async (
   for (const [at, row] of rows.entries()) {
     const scope = `acct_${at}`;
     file.environment.write(() => file.scopes.putSync(scope, row));
+    const stored = file.scopes.get(scope);
     const linesBefore = log.lines.length;
     const { answers } = await exchangePlain(node, [ask(scope, 1), ask('acct_y', 1)]);
     t.match(answers[0], { minute: { granted: 0 }, day: { granted: 0 } });
     t.match(answers[1], { minute: { granted: 1 }, day: { granted: 1 } }, 'the other scope has its own');
     const raw = await node.exchange([{ scope, stocks: { balance: NO_MONEY } }]);
     t.match(raw.replies, [{ isUnknown: true, stocks: { balance: { granted: 0n, heldByOthers: true } } }]);
-    t.same(file.scopes.get(scope), row, 'nobody writes it anew');
+    t.same(file.scopes.get(scope), stored, 'nobody writes it anew');
     t.same(
       (await node.view([scope, 'acct_y'])).map(({ scope }) => scope),
       ['acct_y'],

@@ -1,6 +1,7 @@
 /** Calls with an `Idempotency-Key` that several processes of one host could make. */
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
+import { asBinary } from 'lmdb';
 import t from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
 import { openLeaseFile } from '#src/sharing/lease-file.js';
@@ -49,8 +50,11 @@ void t.test('rows of processes that have ended are removed by who comes next', a
   const file = openLeaseFile(t.testdir());
   file.locks.putSync([1, 'dead'], { process: '1 2 3', bodyDigest: 'aa' });
   file.locks.putSync([2, 'rubbish'], 5);
+  const undecodable = asBinary(Buffer.from([0xdd, 0xff, 0xff, 0xff, 0xff]));
+  file.locks.putSync([2, 'torn'], undecodable);
   const claims = new SharedLocks(file);
   t.same(Array.from(file.locks.getKeys()), []);
+  file.locks.putSync([CLAIM.account, CLAIM.key], undecodable);
   claims.acquire(CLAIM);
   t.same(new SharedLocks(file).acquire(CLAIM), undefined);
   t.same(Array.from(file.locks.getKeys()), [[3, 'k']]);
