@@ -6,8 +6,8 @@
  * A life of a process has up to three nodes: one for its calls, one for debits, so that a failed debit leaves
  * the calls their leases (DEBIT_SLOTS_FROM), and one for fallback quotas (`on_authority_loss: equal_share`).
  *
- * Must hold: the version of a total is read before the total, so that an older total never replaces a newer
- * one at the server. Tests: test/unit/sharing/open-hosts.*.test.ts.
+ * Must hold: the server ends a node's life, or frees what it held, only when the node can have no call any
+ * more; else others are granted what it still uses. Tests: test/unit/sharing/open-hosts.*.test.ts.
  */
 import { randomUUID } from 'node:crypto';
 import { longestCallMs } from '../config/longest-call.js';
@@ -15,14 +15,12 @@ import type { Settings } from '../config/schema.js';
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { Calendar } from '../core/quotas.js';
-import type { IdPrefix } from '../registry/record-id.js';
-import { unlessDamaged } from '../store/record-codec.js';
-import type { RegistryPosition } from '../store/registry-copy.js';
 import type { Store } from '../store/store.js';
 import type { Log } from '../telemetry/log.js';
-import { DEBIT_SLOTS_FROM, type HostSpent } from './coordinator.js';
+import { DEBIT_SLOTS_FROM } from './coordinator.js';
 import { EqualShare, type EqualShareOptions } from './equal-share.js';
 import { FallbackCoordinator } from './fallback-coordinator.js';
+import { hostAccounting } from './host-accounting.js';
 import { HostDirectory } from './host-directory.js';
 import { CUT_OFF_MS } from './lease-manager.js';
 import { SYSTEM_TIMERS } from './lease-timers.js';
@@ -31,10 +29,9 @@ import { RegistryLog } from './registry-log.js';
 import { RegistryServer } from './registry-server.js';
 import { SharingMemory } from './sharing-memory.js';
 import { ValkeyClient, ValkeyError, ValkeyPeers } from './valkey-client.js';
-import { type Credited, tagOf } from './valkey-codec.js';
+import { tagOf } from './valkey-codec.js';
 import { ValkeyCoordinator } from './valkey-coordinator.js';
 import { EXCHANGE_AGE_MS_MAX } from './valkey-lua.js';
-import type { HostAccounting } from './valkey-partition.js';
 
 /** 1 s: a slower server counts as lost, because requests wait for it. The node gives up before that age. */
 const EXCHANGE_DEADLINE_MS = EXCHANGE_AGE_MS_MAX - 500;
@@ -211,60 +208,4 @@ export async function claimOf(
     if (error instanceof ValkeyError) return true;
     throw error;
   }
-}
-
-/** Ids of keys begin with this prefix, ids of accounts and groups do not. */
-const KEY_PREFIX = 'key_' satisfies IdPrefix;
-/** How many account ids one read of the store returns. */
-const PAGE_IDS = 500;
-/** Above any version. `versionOf` is exact, because a history has at most 16 epochs (registry-reseed.ts). */
-const VERSIONS_PER_EPOCH = 2 ** 40;
-
-/**
- * What the coordinator of hosts is told from the host's store: what the host has charged its accounts, and
- * what its copy of the registry says was credited. Reports may come in any order: processes of a host report
- * at the same time, and copies of hosts differ in age. So each amount has a version that grows with every
- * change. Exported for its test.
- */
-export function hostAccounting(
-  store: Pick<
-    Store,
-    'copy' | 'findAccount' | 'findSpending' | 'keys' | 'listAccountIds' | 'refresh' | 'shared'
-  >,
-): HostAccounting {
-  return {
-    spentOf: (scope): HostSpent | undefined => {
-      store.refresh();
-      // The version first: the next report corrects an amount newer than its version. An older one stays.
-      const version = store.shared.accountingVersion();
-      const account = store.findAccount(scope);
-      const spending = account && store.findSpending(account.index);
-      return spending && { totalPicoUnits: spending.spent, version };
-    },
-    // Needs no `refresh`: an older total comes with its older version, and so replaces nothing.
-    creditedOf: (scope): Credited | undefined => {
-      // Undefined if damaged, which RegistryLog logs. Then the credits on record at the server still count.
-      const positionBefore = unlessDamaged(() => store.copy.position());
-      const account = store.findAccount(scope);
-      if (positionBefore === undefined || account === undefined) return undefined;
-      return { totalPicoUnits: account.credited, version: versionOf(positionBefore) };
-    },
-    inheritedOf: (scope) => (scope.startsWith(KEY_PREFIX) ? store.keys.find(scope)?.inherited : undefined),
-    *accounts() {
-      store.refresh();
-      // Reads by pages: the caller awaits the server in between, and a range would keep one transaction open.
-      for (let ids = store.listAccountIds('', PAGE_IDS); ids.length > 0;) {
-        yield* ids;
-        ids = store.listAccountIds(ids.at(-1)!, PAGE_IDS);
-      }
-    },
-  };
-}
-
-/**
- * Grows with each change of the registry and with each new epoch. `history` has the earlier epochs. Once it
- * is full, `version` alone grows (registry-reseed.ts). Exported for its test.
- */
-export function versionOf({ history, version }: RegistryPosition): number {
-  return history.length * VERSIONS_PER_EPOCH + version;
 }

@@ -38,12 +38,12 @@ import type { RegistryServer } from './registry-server.js';
 const BATCH_ROWS = 1_000;
 /**
  * How many earlier epochs a position lists; each ended by a loss of data. A host that was away for more
- * epochs stops with RegistryDiverged. open-hosts.ts relies on the bound (`versionOf`).
+ * epochs stops with RegistryDiverged. host-accounting.ts asserts that its `versionOf` is exact with so many.
  */
-const HISTORY_MAX = 16;
+export const HISTORY_MAX = 16;
 /**
  * What a new epoch adds to the version once the history is full: more than the changes that a server can have
- * lost. Hosts report credited amounts with the version (`versionOf` in open-hosts.ts), and an amount that
+ * lost. Hosts report credited amounts with the version (`versionOf` in host-accounting.ts), and an amount that
  * includes a lost change must count as older than one of the new epoch.
  */
 const VERSIONS_SKIPPED = 2 ** 20;

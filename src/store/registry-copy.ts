@@ -1,7 +1,7 @@
 /**
  * This host's copy of the registry that hosts share: its position in the log of changes, how rows of other
  * hosts are written here (_applied_), and how all rows are read for other hosts. store.ts makes the object;
- * sharing/registry-log.ts, registry-reseed.ts and open-hosts.ts use it. Main thread.
+ * sharing/registry-log.ts, registry-reseed.ts and host-accounting.ts use it. Main thread.
  *
  *     meta  'registry_position'  → epoch, version and id of the last change, and the epochs before
  *           'registry_partial'   → true while a download of all rows is unfinished

@@ -1,12 +1,18 @@
-/** Two hosts with a store each, as the settings put them together: one balance, to the last pico-unit. */
+/**
+ * Two hosts with a store each, as the settings put them together: one balance, to the last pico-unit. And
+ * what they tell the server of how long they may have calls.
+ */
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { SystemClock } from '#src/core/clock.js';
 import { asAccountIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { loadSettings } from '#src/config/load.js';
+import type { Settings } from '#src/config/schema.js';
 import type { Coordinator } from '#src/sharing/coordinator.js';
 import { openHostCoordinators, type HostCoordinators } from '#src/sharing/open-hosts.js';
+import { ValkeyClient } from '#src/sharing/valkey-client.js';
+import { coordinatorKeys, unpacked } from '#src/sharing/valkey-codec.js';
 import { REGISTRY_POSITION } from '#src/store/registry-copy.js';
 import { Store } from '#src/store/store.js';
 import { openTables, type Tables } from '#src/store/tables.js';
@@ -28,7 +34,7 @@ interface Host {
   damage(put: (tables: Tables) => void): Promise<void>;
 }
 
-function hostOf(t: Test, url: string, name: string): Host {
+function hostOf(t: Test, url: string, name: string, modelsInForce?: () => Settings['models']): Host {
   const folder = temporaryFolder(t);
   const data = join(folder, 'data');
   mkdirSync(data);
@@ -43,7 +49,7 @@ function hostOf(t: Test, url: string, name: string): Host {
   } as const;
   const nodes = openHostCoordinators({
     settings: { ...settings, sharing },
-    modelsInForce: () => settings.models,
+    modelsInForce: modelsInForce ?? (() => settings.models),
     host: name,
     slot: 0,
     store,
@@ -139,3 +145,35 @@ void t.test('damaged rows that name an account or a version keep no host out', N
   t.match(await money(host.nodes.calls, 100n, 500n), { granted: 500n, remaining: 0n });
   await host.nodes.calls.leave();
 });
+
+/** The item ENDED_AFTER of a node's record, see valkey-lua.ts. */
+const ENDED_AFTER = 15;
+
+void t.test(
+  'a reload does not shorten how long the server takes a node to have calls',
+  NO_REDIS,
+  async (t) => {
+    const server = await startRedis(t);
+    const modelsWith = (timeoutMs: number): Settings['models'] =>
+      [
+        { id: 'm', fallbacks: [], upstreams: [{ total_timeout_ms: timeoutMs, queue_ms: 0 }] },
+      ] as unknown as Settings['models'];
+    let models = modelsWith(3_000_000);
+    const { nodes } = hostOf(t, server.url, 'a', () => models);
+    const client = new ValkeyClient({ url: server.url, name: 'test', deadlineMs: 5_000 });
+    t.teardown(() => client.close());
+    await eventually('a join', () => nodes.calls.join());
+    const endedAfterMs = async (): Promise<unknown> => {
+      await nodes.calls.exchange([]);
+      const key = coordinatorKeys('test', 0).nodes;
+      const record = await client.command(key, ['HGET', key, 'a:0'], { binary: true });
+      return (unpacked(record as Buffer) as unknown[])[ENDED_AFTER];
+    };
+    const first = (await endedAfterMs()) as number;
+    t.ok(first > 900_000 + 3_000_000, `${first}: until it expires, and for as long as a call lasts`);
+    models = modelsWith(1_000);
+    t.equal(await endedAfterMs(), first, 'calls go on by the settings that they began with');
+    models = modelsWith(4_000_000);
+    t.equal(await endedAfterMs(), first + 1_000_000);
+  },
+);

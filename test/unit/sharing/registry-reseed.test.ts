@@ -1,7 +1,7 @@
 /** What seeding leaves at a real server, whichever way it ends. */
 import t, { type Test } from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
-import { versionOf } from '#src/sharing/open-hosts.js';
+import { versionOf } from '#src/sharing/host-accounting.js';
 import { Superseded } from '#src/sharing/registry-contact.js';
 import { download, seed, wayTo } from '#src/sharing/registry-reseed.js';
 import { RegistryServer } from '#src/sharing/registry-server.js';

@@ -1,7 +1,7 @@
 /** A total that a host reports is never older than its version, whenever another process writes the store. */
 import t from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
-import { hostAccounting } from '#src/sharing/open-hosts.js';
+import { hostAccounting } from '#src/sharing/host-accounting.js';
 import type { Store } from '#src/store/store.js';
 
 type AccountingStore = Parameters<typeof hostAccounting>[0];
