@@ -11,7 +11,9 @@
  * have run.
  *
  * Must hold: a call that the server may have carried out to its end is never reported as `refused` or
- * `offline` (also test/unit/sharing/registry-contact.registry-append.test.ts).
+ * `offline` (also test/unit/sharing/registry-contact.registry-append.test.ts). A connection that does not
+ * come about in time is left for another one, or the client would wait for a dead server for ever. What a
+ * connection reports after it was dropped changes nothing.
  */
 import { createHash } from 'node:crypto';
 import { CoordinatorLost, type LossReason } from './coordinator.js';
@@ -29,12 +31,9 @@ import {
 
 export type { ValkeyArgument, ValkeyReply } from './valkey-connection.js';
 
-/** Connecting takes one to three round trips; a server that needs longer counts as unreachable. */
+/** Connecting takes two to six round trips; a server that needs longer counts as unreachable. */
 const CONNECT_TIMEOUT_MS = 2_000;
-/**
- * A deadline is so many timers in a row. While this thread stands still nothing is sent or read, and only one
- * timer fires late. So that time, which is not the server's, counts as one step at most.
- */
+/** In how many steps a deadline passes: see `afterDeadline`. */
 const DEADLINE_STEPS = 4;
 /** How many calls may be under way at once: a coordinator has one for each partition, others have a few. */
 const COMMANDS_MAX = 1_024;
@@ -156,33 +155,24 @@ export class ValkeyClient {
   ): Promise<ValkeyReply> {
     if (this.#isClosed) throw new ValkeyError('offline', 'the connection was closed');
     const connection = this.#connection;
-    let timer: NodeJS.Timeout | undefined;
-    let afterPoll: NodeJS.Immediate | undefined;
+    let rejectLate!: (error: ValkeyError) => void;
     const deadlinePassed = new Promise<never>((_resolve, reject) => {
-      const giveUp = (): void => {
-        // Replies come in order, so all later replies on this connection would be late as well.
-        reject(new ValkeyError('late', `no reply within ${deadlineMs} ms`));
-        this.#drop(connection);
-      };
-      let steps = 0;
-      const step = (): void => {
-        steps += 1;
-        // The event loop reads sockets after timers, so the reply may be in the socket.
-        if (steps > DEADLINE_STEPS) afterPoll = setImmediate(giveUp);
-        else timer = setTimeout(step, deadlineMs / DEADLINE_STEPS);
-      };
-      step();
+      rejectLate = reject;
+    });
+    const stopDeadline = afterDeadline(deadlineMs, () => {
+      // Replies come in order, so all later replies on this connection would be late as well.
+      rejectLate(new ValkeyError('late', `no reply within ${deadlineMs} ms`));
+      this.#drop(connection);
     });
     try {
       const reply = await Promise.race([connection.send(key, args, binary), deadlinePassed]);
       this.#lastError = undefined;
-      if (connection === this.#connection) this.#recordGoodReply();
+      if (this.#isInUse(connection)) this.#recordGoodReply();
       return reply;
     } catch (error) {
       throw this.#asValkeyError(error, connection);
     } finally {
-      clearTimeout(timer);
-      clearImmediate(afterPoll);
+      stopDeadline();
     }
   }
 
@@ -195,10 +185,24 @@ export class ValkeyClient {
     this.#connection.destroy();
   }
 
-  /** Begins to connect. Ignores events of a connection that is no longer `#connection`. */
+  /** Whether this is the present connection, and was not dropped. */
+  #isInUse(connection: ValkeyConnection): boolean {
+    return connection === this.#connection && this.#reopening === undefined && !this.#isClosed;
+  }
+
+  /** Begins to connect. Ignores what a connection reports that is no longer in use. */
   #open(): ValkeyConnection {
     const { url, username, password, name } = this.#options;
     this.#openedMs = performance.now();
+    const recordLoss = (error: Error): void => {
+      this.#lastError = messageOf(error);
+      this.#options.onConnectionLost?.();
+    };
+    const giveUp = (error: Error): void => {
+      if (!this.#isInUse(connection)) return;
+      recordLoss(error);
+      this.#drop(connection);
+    };
     const connection = openConnection({
       url,
       username,
@@ -210,32 +214,31 @@ export class ValkeyClient {
       // The library uses it in a Cluster, to connect to a lost server again. `#drop` replaces the connection.
       reconnectDelayMs: (tries) => this.#pauseMs(tries),
       onError: (error) => {
-        if (connection !== this.#connection) return;
-        this.#lastError = messageOf(error);
-        this.#options.onConnectionLost?.();
+        if (this.#isInUse(connection)) recordLoss(error);
       },
       onReady: () => {
-        if (connection === this.#connection) this.#options.onConnected?.();
+        if (this.#isInUse(connection)) this.#options.onConnected?.();
       },
-      onOver: (error) => {
-        if (connection !== this.#connection) return;
+      onOver: giveUp,
+    });
+    const stopDeadline = afterDeadline(CONNECT_TIMEOUT_MS, () =>
+      giveUp(new Error(`no connection within ${CONNECT_TIMEOUT_MS} ms`)),
+    );
+    connection
+      .connect()
+      .catch((error: unknown) => {
+        // If it was dropped, `error` says only that, and `#lastError` says why.
+        if (!this.#isInUse(connection)) return;
         this.#lastError = messageOf(error);
-        this.#options.onConnectionLost?.();
         this.#drop(connection);
-      },
-    });
-    connection.connect().catch((error: unknown) => {
-      // Dropped already: `error` says only that, and `#lastError` says why.
-      if (connection !== this.#connection || this.#reopening !== undefined || this.#isClosed) return;
-      this.#lastError = messageOf(error);
-      this.#drop(connection);
-    });
+      })
+      .finally(stopDeadline);
     return connection;
   }
 
-  /** Drops the connection, and opens another one after a pause, unless a pause runs already. */
+  /** Drops the connection, and opens another one after a pause; does nothing if it is not in use. */
   #drop(connection: ValkeyConnection): void {
-    if (connection !== this.#connection || this.#reopening !== undefined || this.#isClosed) return;
+    if (!this.#isInUse(connection)) return;
     connection.destroy();
     this.#hasGoodReply = false;
     this.#reopenAfter(this.#pauseMs(this.#drops++));
@@ -289,6 +292,28 @@ export class ValkeyClient {
     if (wasOffline(error)) return new ValkeyError('offline', cause);
     return new ValkeyError('unreachable', wasDropped(error) ? cause : message);
   }
+}
+
+/**
+ * Calls `act` once the server has had `ms`; returns a function that prevents that. The time passes in steps,
+ * each a timer: while this thread stands still nothing is sent or read, and only one timer fires late. So
+ * that time, which is not the server's, counts as one step at most.
+ */
+function afterDeadline(ms: number, act: () => void): () => void {
+  let timer: NodeJS.Timeout | undefined;
+  let afterPoll: NodeJS.Immediate | undefined;
+  let steps = 0;
+  const step = (): void => {
+    steps += 1;
+    // The event loop reads sockets after timers, so the reply may be in the socket.
+    if (steps > DEADLINE_STEPS) afterPoll = setImmediate(act);
+    else timer = setTimeout(step, ms / DEADLINE_STEPS);
+  };
+  step();
+  return () => {
+    clearTimeout(timer);
+    clearImmediate(afterPoll);
+  };
 }
 
 /** The error's message; of an AggregateError, which has none, that of its first error. */

@@ -3,8 +3,9 @@
  * three have the interface ValkeyConnection, which valkey-client.ts uses. Main thread.
  *
  * Must hold: no call waits in a queue for a connection. A call that cannot be sent rejects at once, so that
- * its caller can go on without the server. Test: test/unit/sharing/valkey-client.test.ts (without a server;
- * Sentinels; a Cluster).
+ * its caller can go on without the server. No socket is left open after `destroy`, whenever it is called.
+ * Nothing here bounds how long `connect` or a call takes: valkey-client.ts does. Test:
+ * test/unit/sharing/valkey-client.test.ts (without a server; Sentinels; a Cluster).
  */
 import {
   ClientClosedError,
@@ -44,16 +45,21 @@ export interface ValkeyConnectionOptions extends ValkeyAddress {
   /** Called when calls can be sent; in a Cluster for each server, and again when one is back. */
   readonly onReady: () => void;
   /**
-   * Called when the connection has broken, no longer leads to the master, or has found no master in time. The
-   * caller then opens another one. Not in a Cluster. May be called several times.
+   * Called when the connection has broken, or no longer leads to the master. The caller then opens another
+   * one. Not in a Cluster. May be called several times.
    */
   readonly onOver: (error: Error) => void;
   /** The master that the Sentinels have named. Each connection of the process gets the same object. */
   readonly knownMaster: KnownMaster;
 }
 
+/** After `destroy` the callbacks of the options may still be called: the caller ignores that. */
 export interface ValkeyConnection {
-  /** Resolves when it has connected, or `destroy` was called. If it rejects, destroy it and open another. */
+  /**
+   * Resolves when it has connected; resolves or rejects after `destroy`. If it rejects, destroy it and open
+   * another. It may do neither for ever, if a server accepts a connection and is silent: then do so too. A
+   * Cluster has connected when all masters of its map have, which is not read again until then.
+   */
   connect(): Promise<unknown>;
   /** In a Cluster `key` selects the server, undefined any. Rejects at once while there is no connection. */
   send(key: string | undefined, args: readonly ValkeyArgument[], binary: boolean): Promise<ValkeyReply>;
@@ -168,6 +174,7 @@ function sentinelConnection(address: SharingAddress, options: ValkeyConnectionOp
   const askSentinels = (): Promise<NamedMaster> =>
     knownMaster.ask((epoch) => masterNamedBy(address, common.socket, epoch));
   const giveUp = (error: Error): void => {
+    if (isOver) return;
     knownMaster.forget();
     options.onOver(error);
   };
@@ -184,10 +191,6 @@ function sentinelConnection(address: SharingAddress, options: ValkeyConnectionOp
   };
   return {
     connect: async () => {
-      const { connectTimeoutMs } = options;
-      const noMaster = new Error(`no master within ${connectTimeoutMs} ms`);
-      // Runs on if this function rejects, until the caller calls `destroy`.
-      timer = setTimeout(() => giveUp(noMaster), connectTimeoutMs);
       const server = knownMaster.found ?? (await askSentinels());
       // `destroy` was called during the `await`.
       if (isOver) return;
@@ -200,7 +203,6 @@ function sentinelConnection(address: SharingAddress, options: ValkeyConnectionOp
         throw new Error('the server that a Sentinel names is no master yet');
       }
       knownMaster.record(server);
-      clearTimeout(timer);
       timer = setTimeout(() => void poll(server), SENTINEL_POLL_MS);
       options.onReady();
     },
@@ -349,17 +351,11 @@ function clusterConnection(address: SharingAddress, options: ValkeyConnectionOpt
     maxCommandRedirections: REDIRECTIONS_MAX,
     commandOptions: TEXT,
   });
-  const unlessDestroyed = (report: (error: Error) => void) => (error: Error) => {
-    if (!signal.aborted) report(error);
-  };
-  cluster.on('error', unlessDestroyed(options.onError));
-  cluster.on('node-error', unlessDestroyed(options.onError));
-  cluster.on('node-ready', () => !signal.aborted && options.onReady());
+  cluster.on('error', options.onError);
+  cluster.on('node-error', options.onError);
+  cluster.on('node-ready', options.onReady);
   return {
-    connect: () =>
-      cluster.connect().catch((error: unknown) => {
-        if (!signal.aborted) throw error;
-      }),
+    connect: () => cluster.connect(),
     send: (key, args, binary) =>
       cluster.sendCommand<ValkeyReply>(key, false, [...args], binary ? BINARY : TEXT),
     destroy: () => {

@@ -13,7 +13,7 @@ import { KnownMaster } from '#src/sharing/valkey-connection.js';
 import { eventually } from '../../support/gateway.js';
 import { startSentinel } from '../../support/redis-sentinel.js';
 import { startCluster } from '../../support/redis-cluster.js';
-import { NO_REDIS, startRedis } from '../../support/redis-server.js';
+import { freePort, NO_REDIS, startRedis } from '../../support/redis-server.js';
 import { startWire } from '../../support/tcp-proxy.js';
 
 function open(t: Test, url: string, more: Partial<ValkeyClientOptions> = {}): ValkeyClient {
@@ -335,7 +335,7 @@ void t.test(
     const silent = await startNamer(t, () => undefined);
     const namer = await startNamer(t, () => ({ port: silent, epoch: 1 }));
     const client = open(t, `redis-sentinel://127.0.0.1:${namer}/0#main`);
-    await told(client, /^no master within 2000 ms$/);
+    await told(client, /^no connection within 2000 ms$/);
   },
 );
 
@@ -348,8 +348,11 @@ void t.test('clients are made in no time, also if each has other options', (t) =
   t.end();
 });
 
-/** A server that says it is a Cluster by itself, or never replies. `asked` tells of each question. */
-async function startMember(t: Test, isSilent: boolean) {
+/**
+ * A server that says it is a Cluster by itself, or never replies. `asked` tells of each question. `namedPort`
+ * returns the port that the map has of the only master, if that is another one.
+ */
+async function startMember(t: Test, isSilent: boolean, namedPort?: () => number | undefined) {
   const sockets = new Set<Socket>();
   const asked = new EventEmitter();
   const server = createServer((socket) => {
@@ -359,7 +362,8 @@ async function startMember(t: Test, isSilent: boolean) {
       const text = data.toString();
       if (!isSilent) {
         const isMap = /slots/i.test(text);
-        const map = `*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:${port}\r\n$1\r\nx\r\n`;
+        const named = namedPort?.() ?? port;
+        const map = `*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:${named}\r\n$1\r\nx\r\n`;
         const commands = text.match(/\*\d+\r\n/g)?.length ?? 0;
         socket.write('+OK\r\n'.repeat(commands - (isMap ? 1 : 0)) + (isMap ? map : ''));
         if (!isMap) return;
@@ -374,8 +378,55 @@ async function startMember(t: Test, isSilent: boolean) {
     for (const socket of sockets) socket.destroy();
     server.close();
   });
-  return { url: `redis-cluster://127.0.0.1:${port}`, sockets, asked };
+  return { url: `redis-cluster://127.0.0.1:${port}`, port, sockets, asked };
 }
+
+void t.test('a server that accepts a connection and is silent is left for another connection', async (t) => {
+  const member = await startMember(t, false);
+  const kinds = {
+    server: (port: number) => `redis://127.0.0.1:${port}`,
+    Cluster: (port: number) => `redis-cluster://127.0.0.1:${port}`,
+  };
+  for (const [kind, urlOf] of Object.entries(kinds)) {
+    // As a proxy whose server is away: it accepts, and brings nothing through while the wire is held.
+    const wire = await startWire(t, () => member.port);
+    wire.set('held');
+    const client = open(t, urlOf(wire.port));
+    await told(client, /^no connection within 2000 ms$/);
+    t.equal(await codeOf(client.command('a', ['GET', 'a'])), 'offline', kind);
+    wire.set('open');
+    await up(client);
+    t.ok(wire.connections >= 2, kind);
+  }
+});
+
+void t.test('a Cluster whose map names a dead master is asked for its map again', async (t) => {
+  let named: number | undefined = await freePort();
+  const { url } = await startMember(t, false, () => named);
+  const client = open(t, url);
+  await told(client, /ECONNREFUSED/);
+  t.equal(await codeOf(client.command('a', ['GET', 'a'])), 'offline');
+  // A replica has been made the master.
+  named = undefined;
+  await up(client);
+});
+
+void t.test('nothing is told of a connection that was closed while it was made', async (t) => {
+  const member = await startMember(t, false);
+  for (let turns = 0; turns < 12; turns++) {
+    const events: string[] = [];
+    const client = open(t, `redis://127.0.0.1:${member.port}`, {
+      onConnected: () => events.push('connected'),
+      onConnectionLost: () => events.push('lost'),
+    });
+    for (let turn = 0; turn < turns; turn++) await new Promise(setImmediate);
+    client.close();
+    const before = [...events, client.lastError];
+    await eventually('no socket', () => (member.sockets.size === 0 ? true : undefined), 3_000);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    t.same([...events, client.lastError], before, `closed after ${turns} turns`);
+  }
+});
 
 void t.test('no connection of a Cluster outlives its client, whenever that is closed', async (t) => {
   for (const isSilent of [true, false]) {
