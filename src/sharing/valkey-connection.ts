@@ -351,11 +351,20 @@ function clusterConnection(address: SharingAddress, options: ValkeyConnectionOpt
     maxCommandRedirections: REDIRECTIONS_MAX,
     commandOptions: TEXT,
   });
-  cluster.on('error', options.onError);
-  cluster.on('node-error', options.onError);
+  let lastError: Error | undefined;
+  const onError = (error: Error): void => {
+    lastError = error;
+    options.onError(error);
+  };
+  cluster.on('error', onError);
+  cluster.on('node-error', onError);
   cluster.on('node-ready', options.onReady);
   return {
-    connect: () => cluster.connect(),
+    connect: () =>
+      cluster.connect().catch((error: unknown) => {
+        // The library's "All the root nodes are unavailable" would hide why.
+        throw lastError ?? error;
+      }),
     send: (key, args, binary) =>
       cluster.sendCommand<ValkeyReply>(key, false, [...args], binary ? BINARY : TEXT),
     destroy: () => {

@@ -400,6 +400,21 @@ void t.test('a server that accepts a connection and is silent is left for anothe
   }
 });
 
+void t.test('why no server of a Cluster can be used is told', NO_REDIS, async (t) => {
+  const server = await startRedis(t, ['--cluster-enabled', 'yes', '--requirepass', 'right']);
+  for (const [port, why] of [
+    [await freePort(), /^connect ECONNREFUSED/],
+    [server.port, /^WRONGPASS/],
+  ] as const) {
+    const url = `redis-cluster://127.0.0.1:${port}`;
+    let losses = 0;
+    const client = open(t, url, { password: 'wrong', onConnectionLost: () => (losses += 1) });
+    await eventually('three tries', () => (losses >= 3 ? true : undefined));
+    t.match(client.lastError, why);
+    await t.rejects(client.command('a', ['GET', 'a']), { code: 'offline', message: why });
+  }
+});
+
 void t.test('a Cluster whose map names a dead master is asked for its map again', async (t) => {
   let named: number | undefined = await freePort();
   const { url } = await startMember(t, false, () => named);
