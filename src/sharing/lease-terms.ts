@@ -29,6 +29,8 @@ export const WAIT_FOR_OTHERS_MS = 3 * IDLE_MS_SCARCE;
  * exchange in 16 to 24 s, not one for each request.
  */
 export const IDLE_MS_PLENTIFUL = 16_000;
+/** What lies idle of a stock is given back after so long: IdleFloor may notice half of the time late. */
+export const GIVEN_BACK_MS_MAX = 1.5 * IDLE_MS_PLENTIFUL;
 /** The coordinator has plenty left of a stock if it has this many times what the process holds, or more. */
 const PLENTIFUL_TIMES = 8n;
 /** How many calls a first ask covers, because most accounts that make one call make another. */

@@ -25,13 +25,13 @@ import type { WrittenRow } from '../store/row-recorder.js';
 import type { Store } from '../store/store.js';
 import { CoordinatorLost, EXCHANGE_ASKS_MAX, type Coordinator } from './coordinator.js';
 import { groupByScope, useOf, type CallsUse } from './sharing-stats.js';
-import { IDLE_MS_PLENTIFUL } from './lease-terms.js';
+import { GIVEN_BACK_MS_MAX } from './lease-terms.js';
 import { DebitNotCovered, debitsOf, type Debit, type DebitService } from './debits.js';
 
 /** How often a change runs at most. A debit needs two runs, and one more whenever others changed the same. */
 const TRIES_MAX = 20;
 
-const IDLE_SECONDS_MAX = IDLE_MS_PLENTIFUL / 1_000;
+const IDLE_SECONDS_MAX = GIVEN_BACK_MS_MAX / 1_000;
 
 interface SharedRegistryOptions {
   readonly store: Pick<Store, 'shared'>;

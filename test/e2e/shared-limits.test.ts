@@ -192,7 +192,7 @@ void t.test('limits over two processes', async (t) => {
         error: {
           code: 'invalid_parameters',
           message:
-            /^amount must not take more than the balance of \S+: the rest is held by calls in flight and by processes that serve the account, which give back what lies idle within 16 s; try again then$/,
+            /^amount must not take more than the balance of \S+: the rest is held by calls in flight and by processes that serve the account, which give back what lies idle within 24 s; try again then$/,
         },
       },
       refused.body,

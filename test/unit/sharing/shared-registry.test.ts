@@ -203,7 +203,7 @@ void t.test('a debit takes what nobody else holds, and no more', async (t) => {
     {
       code: 'invalid_parameters',
       message:
-        /^amount must not take more than the balance of 0\.00000000007: .* within 16 s; try again then$/,
+        /^amount must not take more than the balance of 0\.00000000007: .* within 24 s; try again then$/,
     },
   );
   t.same([...recalled], [id], 'this process was to give back what lies idle');

@@ -4,6 +4,7 @@ import { SystemClock } from '#src/core/clock.js';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { Leases } from '#src/ledger/leases.js';
+import { GIVEN_BACK_MS_MAX, IDLE_MS_PLENTIFUL } from '#src/sharing/lease-terms.js';
 import { MoneyLease } from '#src/sharing/money-lease.js';
 import { NOTHING_FLUSHED } from '../../fixtures/day-leases.js';
 
@@ -75,6 +76,30 @@ void t.test('what was held when somebody looked is given back well within the wa
   }
   t.end();
 });
+
+void t.test(
+  'where plenty is left, what calls gave back goes back within the time that operators are told',
+  (t) => {
+    let longestMs = 0;
+    for (let phaseMs = 0; phaseMs < IDLE_MS_PLENTIFUL; phaseMs += LOOK_MS) {
+      const { lease, leases } = createLease();
+      t.ok(lease.ask({ needs: [1_000n] }, 0n, 0, 0));
+      lease.applyGrant(granted(1_000n, 1_000_000n), 0, 0);
+      // A call holds all of it, and then costs nothing: so there is nothing to report.
+      leases.takeBackMoney(ACCOUNT, pico(1_000n));
+      let nowMs = 0;
+      for (; nowMs < 2 * IDLE_MS_PLENTIFUL + phaseMs; nowMs += LOOK_MS) lease.sweep(nowMs);
+      leases.addMoney(ACCOUNT, pico(1_000n), pico(0n));
+      const freeMs = nowMs;
+      for (; lease.availableIn(0) > 0n && nowMs < 10 * IDLE_MS_PLENTIFUL; nowMs += LOOK_MS)
+        lease.sweep(nowMs);
+      longestMs = Math.max(longestMs, nowMs - LOOK_MS - freeMs);
+    }
+    t.ok(longestMs > IDLE_MS_PLENTIFUL, `${longestMs} ms`);
+    t.ok(longestMs <= GIVEN_BACK_MS_MAX, `${longestMs} ms`);
+    t.end();
+  },
+);
 
 void t.test('what nobody holds is given back although the rest of it moves', (t) => {
   const { lease, leases } = createLease();
