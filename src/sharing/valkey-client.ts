@@ -17,12 +17,12 @@
  */
 import { createHash } from 'node:crypto';
 import { CoordinatorLost, type LossReason } from './coordinator.js';
+import { KnownMaster } from './sentinel-master.js';
 import {
   isErrorReply,
   wasDropped,
   wasOffline,
   openConnection,
-  KnownMaster,
   type ValkeyAddress,
   type ValkeyArgument,
   type ValkeyConnection,

@@ -1,11 +1,13 @@
 /**
  * Connections to one server, to the master that Sentinels name, and to a Cluster, by `@redis/client`. All
- * three have the interface ValkeyConnection, which valkey-client.ts uses. Main thread.
+ * three have the interface ValkeyConnection, which valkey-client.ts uses. sentinel-master.ts asks Sentinels.
+ * Main thread.
  *
  * Must hold: no call waits in a queue for a connection. A call that cannot be sent rejects at once, so that
- * its caller can go on without the server. No socket is left open after `destroy`, whenever it is called.
- * Nothing here bounds how long `connect` or a call takes: valkey-client.ts does. Test:
- * test/unit/sharing/valkey-client.test.ts (without a server; Sentinels; a Cluster).
+ * its caller can go on without the server. (In a Cluster a call whose slot has moved waits, within its
+ * deadline, while the library reads the map and connects to a new server.) No socket is left open after
+ * `destroy`, whenever it is called. Nothing here bounds how long `connect` or a call takes: valkey-client.ts
+ * does. Test: test/unit/sharing/valkey-client.test.ts (without a server; Sentinels; a Cluster).
  */
 import {
   ClientClosedError,
@@ -17,8 +19,8 @@ import {
   RESP_TYPES,
 } from '@redis/client';
 import { setMaxListeners } from 'node:events';
-import { setTimeout as delay } from 'node:timers/promises';
 import { parseSharingUrl, type ServerAddress, type SharingAddress } from '../config/sharing-schema.js';
+import { type KnownMaster, masterNamedBy, type NamedMaster, type SentinelClient } from './sentinel-master.js';
 
 export type ValkeyArgument = string | Buffer;
 /** A reply by version 2 of the protocol; texts are Buffers if the call was binary. */
@@ -74,10 +76,6 @@ const TEXT = { timeout: 0 } as const;
 const REDIRECTIONS_MAX = 3;
 /** The pause before Sentinels are asked again who is the master. Each time costs a connection. */
 const SENTINEL_POLL_MS = 2_000;
-/** For so long the clients of a process use a master that one of them has found, without asking. */
-const FOUND_MS = 1_000;
-/** After so long without a reply of a Sentinel the next Sentinel is asked, too. */
-const SENTINEL_PATIENCE_MS = 250;
 /** TCP keep-alive. It finds a lost route in seconds; without it that could take hours. */
 const KEEP_ALIVE_MS = 5_000;
 
@@ -172,7 +170,7 @@ function sentinelConnection(address: SharingAddress, options: ValkeyConnectionOp
   const common = commonOptions(address, options);
   const { knownMaster } = options;
   const askSentinels = (): Promise<NamedMaster> =>
-    knownMaster.ask((epoch) => masterNamedBy(address, common.socket, epoch));
+    knownMaster.ask((epoch) => masterNamedBy(address, (server) => sentinelOf(common.socket, server), epoch));
   const giveUp = (error: Error): void => {
     if (isOver) return;
     knownMaster.forget();
@@ -229,104 +227,21 @@ async function isItMaster(client: ReturnType<typeof clientOf>): Promise<boolean>
   }
 }
 
-/** `epoch`: the Sentinels' config-epoch, which grows with each failover. A Sentinel may have missed one. */
-interface NamedMaster extends ServerAddress {
-  readonly epoch: number;
-}
-
-/** The master that the Sentinels have named to the clients of a process. One client asks for all. */
-export class KnownMaster {
-  #asking: Promise<NamedMaster> | undefined; // the question to the Sentinels that is under way
-  #last: NamedMaster | undefined; // the master that a client found last
-  #foundMs = -Infinity; // when it was found; -Infinity after `forget`
-
-  /** A master that a client has found within FOUND_MS, and that no client has lost since; or undefined. */
-  get found(): NamedMaster | undefined {
-    return performance.now() - this.#foundMs < FOUND_MS ? this.#last : undefined;
-  }
-
-  /** Asks the Sentinels by `askAll`, which gets the epoch of the last master; one question at a time. */
-  ask(askAll: (epochLast: number) => Promise<NamedMaster>): Promise<NamedMaster> {
-    this.#asking ??= askAll(this.#last?.epoch ?? 0).finally(() => {
-      this.#asking = undefined;
-    });
-    return this.#asking;
-  }
-
-  /** A client has found that this server is the master. Ignored while `found` is a later master. */
-  record(master: NamedMaster): void {
-    if (this.found !== undefined && this.found.epoch > master.epoch) return;
-    this.#last = master;
-    this.#foundMs = performance.now();
-  }
-
-  /** Has the Sentinels asked again. */
-  forget(): void {
-    this.#foundMs = -Infinity;
-  }
-}
-
-/**
- * Resolves with the master that a Sentinel names: the first reply with epoch `epochLast` or later counts. If
- * there is none, resolves with the master of the latest epoch. Rejects with an AggregateError if no Sentinel
- * replies. Asks the Sentinels in turn, from a random one on: each when the one before has replied, or has not
- * for SENTINEL_PATIENCE_MS.
- */
-async function masterNamedBy(
-  { servers, master }: SharingAddress,
-  socket: CommonOptions['socket'],
-  epochLast: number,
-): Promise<NamedMaster> {
-  const outdated: NamedMaster[] = [];
-  let isNamed = false;
-  const ask = async (server: ServerAddress): Promise<NamedMaster> => {
-    if (isNamed) throw new Error('another Sentinel has replied');
-    // Sentinels have users of their own, or none.
-    const sentinel = new RedisClient({
-      RESP: 2,
-      disableClientInfo: true,
-      maintNotifications: 'disabled',
-      socket: { ...socket, ...server, socketTimeout: socket.connectTimeout },
-    });
-    // Without a handler an error would end the process. `connect` and the commands reject with it, too.
-    sentinel.on('error', () => undefined);
-    try {
-      await sentinel.connect();
-      const [address, fields] = await Promise.all([
-        sentinel.sendCommand<ValkeyReply>(['SENTINEL', 'GET-MASTER-ADDR-BY-NAME', master]),
-        sentinel.sendCommand<ValkeyReply>(['SENTINEL', 'MASTER', master]),
-      ]);
-      if (!Array.isArray(address) || !Array.isArray(fields))
-        throw new Error(`a Sentinel knows no master "${master}"`);
-      // 0 without the field: NaN is not earlier than any epoch, so a later one would never be taken.
-      const epoch = Number(fields[fields.indexOf('config-epoch') + 1]) || 0;
-      const named = { host: String(address[0]), port: Number(address[1]), epoch };
-      if (epoch < epochLast) {
-        outdated.push(named);
-        throw new Error('a Sentinel has missed a failover');
-      }
-      isNamed = true;
-      return named;
-    } finally {
-      sentinel.destroy();
-    }
+/** A client of one Sentinel. Sentinels have users of their own, or none. */
+function sentinelOf(socket: CommonOptions['socket'], server: ServerAddress): SentinelClient {
+  const client = new RedisClient({
+    RESP: 2,
+    disableClientInfo: true,
+    maintNotifications: 'disabled',
+    socket: { ...socket, ...server, socketTimeout: socket.connectTimeout },
+  });
+  // Without a handler an error would end the process. `connect` and the commands reject with it, too.
+  client.on('error', () => undefined);
+  return {
+    connect: () => client.connect(),
+    ask: (args) => client.sendCommand<ValkeyReply>(args),
+    destroy: () => client.destroy(),
   };
-  const firstIndex = Math.floor(Math.random() * servers.length);
-  let mayAsk: Promise<unknown> = Promise.resolve();
-  const replies = [...servers.slice(firstIndex), ...servers.slice(0, firstIndex)].map((server) => {
-    const turn = mayAsk;
-    const reply = turn.then(() => ask(server));
-    mayAsk = Promise.race([
-      reply.catch(() => undefined),
-      turn.then(() => delay(SENTINEL_PATIENCE_MS, undefined, { ref: false })),
-    ]);
-    return reply;
-  });
-  return Promise.any(replies).catch((error: unknown) => {
-    const [latest] = outdated.sort((first, second) => second.epoch - first.epoch);
-    if (latest === undefined) throw error;
-    return latest;
-  });
 }
 
 function clusterConnection(address: SharingAddress, options: ValkeyConnectionOptions): ValkeyConnection {

@@ -9,7 +9,6 @@ import {
   scriptOf,
   type ValkeyClientOptions,
 } from '#src/sharing/valkey-client.js';
-import { KnownMaster } from '#src/sharing/valkey-connection.js';
 import { eventually } from '../../support/gateway.js';
 import { startSentinel } from '../../support/redis-sentinel.js';
 import { startCluster } from '../../support/redis-cluster.js';
@@ -300,19 +299,6 @@ void t.test('one client of a process asks the Sentinels for all', NO_REDIS, asyn
   t.ok(asked <= 2, `${asked}`);
   await master.kill();
   await eventually('it is asked for anew', () => (asked > 2 ? true : undefined));
-});
-
-void t.test('who has found an earlier master late does not send others there', (t) => {
-  const known = new KnownMaster();
-  const former = { host: 'a', port: 1, epoch: 1 };
-  const master = { host: 'b', port: 1, epoch: 2 };
-  known.record(former);
-  known.record(master);
-  known.record(former);
-  t.same(known.found, master);
-  known.forget();
-  t.equal(known.found, undefined);
-  t.end();
 });
 
 void t.test('a server that a Sentinel names too early is no master yet', NO_REDIS, async (t) => {
