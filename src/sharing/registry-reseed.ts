@@ -43,8 +43,8 @@ const BATCH_ROWS = 1_000;
 export const HISTORY_MAX = 16;
 /**
  * What a new epoch adds to the version once the history is full: more than the changes that a server can have
- * lost. Hosts report credited amounts with the version (`versionOf` in host-accounting.ts), and an amount that
- * includes a lost change must count as older than one of the new epoch.
+ * lost. Hosts report credited amounts with the version (`versionOf` in host-accounting.ts), and an amount
+ * that includes a lost change must count as older than one of the new epoch.
  */
 const VERSIONS_SKIPPED = 2 ** 20;
 

@@ -5,8 +5,8 @@
  *
  * Must hold: arrays have the order in which valkey-stocks.ts and valkey-scripts.ts read and write them
  * (test/unit/sharing/valkey-coordinator.test.ts, random asks and views). Codes, keys and partitions never
- * change: servers have them on record. A damaged amount is no reply (test/unit/sharing/valkey-damage.test.ts).
- * What a newer version has on record is no damage.
+ * change: servers have them on record. A damaged amount is no reply
+ * (test/unit/sharing/valkey-damage.test.ts). What a newer version has on record is no damage.
  */
 import { Packr } from 'msgpackr';
 import { asPicoUnits, maxOf, type PicoUnits } from '../core/units.js';
