@@ -31,8 +31,10 @@ import {
 
 export type { ValkeyArgument, ValkeyReply } from './valkey-connection.js';
 
-/** Connecting takes two to six round trips; a server that needs longer counts as unreachable. */
+/** Connecting takes two to five round trips; a server that needs longer counts as unreachable. */
 const CONNECT_TIMEOUT_MS = 2_000;
+/** In a Cluster two connections are made in turn, each with TLS perhaps: for the map, and to the masters. */
+const CLUSTER_CONNECT_TIMEOUT_MS = 2 * CONNECT_TIMEOUT_MS;
 /** In how many steps a deadline passes: see `afterDeadline`. */
 const DEADLINE_STEPS = 4;
 /** How many calls may be under way at once: a coordinator has one for each partition, others have a few. */
@@ -47,6 +49,8 @@ const RECONNECT_LONGEST_MS = 500;
 const WRONG_SERVER = /^(READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|UNBLOCKED|NOREPLICAS)\b/;
 /** Matches a `sharing.url` that names one server: no Cluster, no Sentinels. */
 const SINGLE_SERVER = /^rediss?:/;
+/** Matches a `sharing.url` that names servers of a Cluster. */
+const CLUSTER = /^rediss?-cluster:/;
 const WANT_CLUSTER =
   'the server is one of a Cluster, sharing.url wants redis-cluster://host:port,host:port, or rediss-cluster with TLS';
 
@@ -221,8 +225,9 @@ export class ValkeyClient {
       },
       onOver: giveUp,
     });
-    const stopDeadline = afterDeadline(CONNECT_TIMEOUT_MS, () =>
-      giveUp(new Error(`no connection within ${CONNECT_TIMEOUT_MS} ms`)),
+    const deadlineMs = CLUSTER.test(url) ? CLUSTER_CONNECT_TIMEOUT_MS : CONNECT_TIMEOUT_MS;
+    const stopDeadline = afterDeadline(deadlineMs, () =>
+      giveUp(new Error(`no connection within ${deadlineMs} ms`)),
     );
     connection
       .connect()
