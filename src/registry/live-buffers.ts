@@ -6,10 +6,12 @@
  * an operator may change, to _restore_ is to set counts as of the last flush.
  *
  * Must hold: an account is active only if its record is, its plan is in the catalogue and its group in the
- * buffers. Tests: test/unit/registry/live-buffers.account-state.test.ts, test/unit/store/recovery.test.ts,
- * test/unit/sharing/change-follower.test.ts (ChangeApplier).
+ * buffers. The key table has no key whose account has no slot in the ledger: each listener that found such a
+ * key would end by a RangeError. Tests: test/unit/registry/live-buffers.account-state.test.ts,
+ * test/unit/store/recovery.test.ts, test/unit/sharing/change-follower.test.ts (ChangeApplier).
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { invariant } from '../core/errors.js';
 import { GROUP_DEPTH_MAX } from '../core/limits.js';
 import { NO_QUOTAS } from '../core/quotas.js';
 import {
@@ -192,6 +194,8 @@ export function applyKey(record: KeyRecord, live: LiveBuffers): void {
   const { ledger, keyTable } = live;
   const hasLimits = isLimited(record);
   if (!keyTable.has(index)) {
+    // A listener reads the ledger's record of the account as soon as it finds the key.
+    invariant(ledger.hasSlot(accountIndex), `the account of key ${record.id} is within the ledger`);
     // The ledger first: a thread that finds a limited key counts its calls there.
     if (hasLimits) ledger.keys.open(index, record.limits);
     keyTable.insert(index, digest, accountIndex, active, { expiresSeconds, isLimited: hasLimits, isPrivate });
@@ -323,9 +327,12 @@ export class ChangeApplier {
     directory.set(record);
   }
 
-  /** The slot may have a new key, a changed key, or no key any more. Takes 15 µs. */
+  /**
+   * The slot may have a new key, a changed key, or no key any more. A key whose account has no slot here is
+   * left out: its callers are rejected as with an unknown key. Takes 15 µs.
+   */
   applyKey(index: KeyIndex): void {
-    const { store, live, keysMax } = this.#options;
+    const { store, live, accountsMax, keysMax } = this.#options;
     const { keyTable } = live;
     const record = store.keys.findAt(index);
     if (record === undefined) {
@@ -336,7 +343,7 @@ export class ChangeApplier {
     // Only a process that was stopped for a day finds a former key here, because a slot rests for a day.
     const hasFormerKey = keyTable.has(index) && keyTable.find(record.digest) !== index;
     if (hasFormerKey) keyTable.remove(index);
-    applyKey(record, live);
+    if (this.#fits(record.accountIndex, accountsMax, 'accounts')) applyKey(record, live);
   }
 
   /**

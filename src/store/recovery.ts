@@ -31,6 +31,7 @@ import { hostClocks } from './flush-mark.js';
 import type { SpentTotals } from './spent-totals.js';
 import type { Log } from '../telemetry/log.js';
 import type { AccountRecord, SpendingRecord } from '../registry/account-record.js';
+import { damaged } from './record-codec.js';
 import { StoreError } from './store-file.js';
 import type { Store } from './store.js';
 
@@ -141,10 +142,13 @@ function logPlanless({ id, name, planId }: AccountRecord, count: number, log: Lo
 }
 
 function recoverKeys(options: RecoveryOptions): void {
-  const { store, totals, keysMax } = options;
+  const { store, totals, accountsMax, keysMax } = options;
   const nowMs = flushTimeNow(options);
   for (const record of store.keys.all()) {
     assertCapacity(record.index, keysMax, 'keys');
+    // All accounts have slots below, so no account has this one.
+    if (record.accountIndex >= accountsMax)
+      throw damaged(`${store.path}: the account of key ${record.id} (${record.name})`);
     applyKey(record, options);
   }
   // After all keys, because the use of a key that is not in the table is left out. All rows are read in their

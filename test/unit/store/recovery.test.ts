@@ -123,6 +123,19 @@ void t.test('what cannot be right stops the start', async (t) => {
   await empty.store.close();
 });
 
+void t.test('a key of an account that has no slot stops the start, and is named', async (t) => {
+  const house = openHouse(t.testdir());
+  const { store, registry } = house;
+  registry.accounts.create({ name: 'a', planId: 'free', credit: asPicoUnits(5n) });
+  const { record } = registry.keys.create({ account: 'a', name: 'laptop' });
+  store.commit(() => store.keys.put({ ...record, accountIndex: asAccountIndex(ACCOUNTS_MAX) }));
+  const fresh = openHouse(t.testdir({ fresh: {} }) + '/fresh');
+  const options = { ...fresh, store, ...CAPACITY, log: new ListLog() };
+  t.throws(() => recover(options), { code: 'damaged', message: /the account of key key_.* \(laptop\)/ });
+  await store.close();
+  await fresh.store.close();
+});
+
 void t.test('a start finds what keys may do, and what they have done', async (t) => {
   const path = t.testdir();
   const before = openHouse(path);
