@@ -6,9 +6,10 @@
  * an operator may change, to _restore_ is to set counts as of the last flush.
  *
  * Must hold: an account is active only if its record is, its plan is in the catalogue and its group in the
- * buffers. The key table has no key whose account has no slot in the ledger: each listener that found such a
- * key would end by a RangeError. Tests: test/unit/registry/live-buffers.account-state.test.ts,
- * test/unit/store/recovery.test.ts, test/unit/sharing/change-follower.test.ts (ChangeApplier).
+ * buffers. A group is open only under its parent. The key table has no key whose account has no slot in the
+ * ledger: each listener that found such a key would end by a RangeError. Tests:
+ * test/unit/registry/live-buffers.account-state.test.ts, test/unit/store/recovery.test.ts,
+ * test/unit/sharing/change-follower.test.ts (ChangeApplier).
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { invariant } from '../core/errors.js';
@@ -118,21 +119,47 @@ export function groupIndexOf(
 }
 
 /**
+ * Returns the group and its ancestors, from the top down. Undefined if an ancestor is missing, or there are
+ * more than GROUP_DEPTH_MAX: damaged rows may form a circle.
+ */
+export function groupPathTo(record: GroupRecord, store: GroupFinder): GroupRecord[] | undefined {
+  const path = [record];
+  for (let { parentId } = record; parentId !== undefined;) {
+    const parent = store.groups.find(parentId);
+    if (parent === undefined || path.length === GROUP_DEPTH_MAX) return undefined;
+    path.unshift(parent);
+    ({ parentId } = parent);
+  }
+  return path;
+}
+
+/** Says of a group why `groupPathTo` returned undefined. */
+export function brokenPathText({ id, name }: GroupRecord): string {
+  return `the groups above ${id} (${name}) are missing, or they form a circle`;
+}
+
+/**
  * Opens the group after its ancestors, or applies its limits if it is open. A group is open if its slot has
- * its name: a name never changes, and a slot rests for a day before another group gets the slot.
+ * its name: a name never changes, and a slot rests for a day before another group gets the slot. Throws, and
+ * opens nothing, if an ancestor is missing, because nobody would count by the ancestor's limits.
  */
 export function applyGroup(record: GroupRecord, live: LiveBuffers, store: GroupFinder): void {
-  const { index, name, limits, parentId } = record;
   const { ledger, groupNames } = live;
-  if (groupNames.has(index, name)) {
-    ledger.groups.setLimits(index, limits);
+  if (groupNames.has(record.index, record.name)) {
+    ledger.groups.setLimits(record.index, record.limits);
     return;
   }
-  const parent = parentId === undefined ? undefined : store.groups.find(parentId);
-  if (parent !== undefined && !groupNames.has(parent.index, parent.name)) applyGroup(parent, live, store);
-  // The name is set first: group-names.ts says why.
-  groupNames.set(index, name);
-  ledger.groups.open(index, limits, { parent: parent?.index });
+  const path = groupPathTo(record, store);
+  if (path === undefined) throw new Error(brokenPathText(record));
+  let parent: GroupIndex | undefined;
+  for (const { index, name, limits } of path) {
+    if (!groupNames.has(index, name)) {
+      // The name is set first: group-names.ts says why.
+      groupNames.set(index, name);
+      ledger.groups.open(index, limits, { parent });
+    }
+    parent = index;
+  }
 }
 
 /** Call it when no account is in the group. Calls in flight still give back to the group's slot. */
@@ -297,24 +324,17 @@ export class ChangeApplier {
     this.#options = options;
   }
 
-  /** The slot may have a new group, a changed group, or no group any more. */
+  /** The slot may have a new group, a changed group, or no group any more. Throws as `applyGroup` above. */
   applyGroup(index: GroupIndex): void {
     const { store, live, groupsMax } = this.#options;
     const record = store.groups.findAt(index);
-    if (record !== undefined && this.#fitsWithParents(record)) applyGroup(record, live, store);
-    else if (record === undefined && index < groupsMax) removeGroup(index, live);
-  }
-
-  /** False also if only a group above is not in the buffers: its limits could not be applied. */
-  #fitsWithParents(record: GroupRecord): boolean {
-    const { store, groupsMax } = this.#options;
-    // Damaged rows may make a circle, so the path ends at the greatest depth.
-    let group: GroupRecord | undefined = record;
-    for (let depth = 0; group !== undefined && depth < GROUP_DEPTH_MAX; depth++) {
-      if (!this.#fits(group.index, groupsMax, 'groups')) return false;
-      group = group.parentId === undefined ? undefined : store.groups.find(group.parentId);
+    if (record === undefined) {
+      if (index < groupsMax) removeGroup(index, live);
+      return;
     }
-    return true;
+    // If a group above has no slot here, its limits could not be applied.
+    const path = groupPathTo(record, store) ?? [record];
+    if (path.every((group) => this.#fits(group.index, groupsMax, 'groups'))) applyGroup(record, live, store);
   }
 
   /** Does nothing if no account has the slot. Takes 15 µs. */

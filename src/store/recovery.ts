@@ -4,10 +4,10 @@
  *
  * An account can spend what was credited less what was spent. Holds are not on disk: their calls are gone.
  *
- * Must hold: groups are filled before accounts, and keys before their uses. A row with impossible amounts
- * stops the start with an error that names the row, before any call is served
- * (test/unit/store/recovery.test.ts). `recover` awaits nothing, because other processes of the group may
- * write to the store meanwhile: lmdb reads from one snapshot within a turn of the event loop (no test).
+ * Must hold: groups are filled before accounts, and keys before their uses. A row that would let calls pass a
+ * limit or a balance stops the start with an error that names the row, before any call is served. `recover`
+ * awaits nothing, because other processes of the group may write to the store meanwhile: lmdb reads from one
+ * snapshot within a turn of the event loop (no test).
  */
 import { CREDITED_PICO_UNITS_MAX } from '../ledger/balance.js';
 import type { Ledger } from '../ledger/ledger.js';
@@ -18,8 +18,10 @@ import {
   accountStateOf,
   applyGroup,
   applyKey,
+  brokenPathText,
   findPlanIndex,
   groupIndexOf,
+  groupPathTo,
   restoreKeyUse,
   restoreModelUse,
   restoreQuotaUse,
@@ -82,7 +84,10 @@ export function recover(options: RecoveryOptions): void {
 function recoverGroups(options: RecoveryOptions): void {
   const { store, groupsMax } = options;
   for (const record of store.groups.all()) {
-    assertCapacity(record.index, groupsMax, 'groups');
+    const path = groupPathTo(record, store);
+    if (path === undefined) throw damaged(`${store.path}: ${brokenPathText(record)}. The table of groups`);
+    // Ancestors too, because `applyGroup` opens them first.
+    for (const { index } of path) assertCapacity(index, groupsMax, 'groups');
     applyGroup(record, options, store);
   }
 }

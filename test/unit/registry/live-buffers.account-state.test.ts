@@ -190,3 +190,31 @@ void t.test('a key of an account beyond the limits is in no table, so no listene
   ]);
   await store.close();
 });
+
+void t.test('a group whose parents are not there, or form a circle, is not opened', async (t) => {
+  for (const parents of [
+    [[0, 'grp_9']],
+    [[0, 'grp_0']],
+    [
+      [0, 'grp_1'],
+      [1, 'grp_0'],
+    ],
+    [
+      [0, 'grp_1'],
+      [1, 'grp_2'],
+      [2, 'grp_1'],
+    ],
+  ] as const) {
+    const store = new Store(t.testdir());
+    const { applier, live } = smallApplier(store);
+    putGroups(store, new Map<number, string | undefined>(parents));
+    t.throws(() => applier.applyGroup(asGroupIndex(0)), {
+      message: /grp_\d .*missing, or they form a circle/,
+    });
+    for (const slot of [0, 1, 2]) t.equal(live.groupNames.nameOf(asGroupIndex(slot)), '', `${slot}`);
+    store.commit(() => store.putAccount({ ...record, groupId: 'grp_0' }));
+    applier.applyAccount(record.index);
+    t.equal(live.ledger.isActive(record.index), false, 'its accounts are disabled');
+    await store.close();
+  }
+});

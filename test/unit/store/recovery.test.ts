@@ -1,6 +1,14 @@
 import t from 'tap';
 import { viewOfAccount } from '#src/admin/account-routes.js';
-import { asAccountIndex, asCallSlot, asGroupIndex, asKeyIndex, asPicoUnits } from '#src/core/units.js';
+import { NO_QUOTAS } from '#src/core/quotas.js';
+import {
+  asAccountIndex,
+  asCallSlot,
+  asGroupIndex,
+  asKeyIndex,
+  asPicoUnits,
+  asWallMs,
+} from '#src/core/units.js';
 import { NO_PLAN_INDEX } from '#src/registry/catalog.js';
 import { digestOf } from '#src/registry/key-digest.js';
 import { hostClocks } from '#src/store/flush-mark.js';
@@ -135,6 +143,40 @@ void t.test('a key of an account that has no slot stops the start, and is named'
   await store.close();
   await fresh.store.close();
 });
+
+void t.test(
+  'groups whose parents are missing, in a circle or beyond the limits stop the start',
+  async (t) => {
+    const groups = {
+      missing: [[0, 'grp_9']],
+      circle: [
+        [0, 'grp_1'],
+        [1, 'grp_0'],
+      ],
+      // The parent comes after its child in the order of ids.
+      beyond: [
+        [0, `grp_${GROUPS_MAX}`],
+        [GROUPS_MAX, undefined],
+      ],
+    } as const;
+    for (const [what, parents] of Object.entries(groups)) {
+      const house = openHouse(t.testdir());
+      const { store } = house;
+      store.commit(() => {
+        for (const [slot, parentId] of parents) {
+          const group = { index: asGroupIndex(slot), id: `grp_${slot}`, name: `g${slot}`, parentId };
+          store.groups.put({ ...group, createdMs: asWallMs(1), limits: NO_QUOTAS });
+        }
+      });
+      const expected =
+        what === 'beyond'
+          ? { code: 'unreadable', message: /limits.groups \(8\) allows: raise it to at least 9/ }
+          : { code: 'damaged', message: /the groups above grp_0 \(g0\) are missing, or they form a circle/ };
+      t.throws(() => recover({ ...house, ...CAPACITY, log: new ListLog() }), expected, what);
+      await store.close();
+    }
+  },
+);
 
 void t.test('a start finds what keys may do, and what they have done', async (t) => {
   const path = t.testdir();
