@@ -180,7 +180,7 @@ export function restoreQuotaUse(
 ): void {
   const ageMs = nowMs - use.takenMs;
   if (scope.kind === 'account') {
-    ledger.restoreSettled(scope, use, ageMs);
+    if (ledger.hasSlot(scope.index)) ledger.restoreSettled(scope, use, ageMs);
   } else if (scope.kind === 'key') {
     if (keyTable.has(scope.index) && keyTable.isLimited(scope.index))
       ledger.restoreSettled(scope, use, ageMs);
@@ -202,7 +202,8 @@ export function restoreModelUse(
   { ledger }: Pick<LiveBuffers, 'ledger'>,
   nowMs: WallMs,
 ): void {
-  const index = ledger.modelScopes.slotOf(account, modelIndex);
+  // As `restoreQuotaUse`: a row of the store may name any slot.
+  const index = ledger.hasSlot(account) ? ledger.modelScopes.slotOf(account, modelIndex) : undefined;
   if (index === undefined) return;
   const ageMs = nowMs - use.takenMs;
   ledger.models.open(index, {}, { used: minuteDayCountsOf(use), ageMs });

@@ -276,7 +276,7 @@ void t.test('after a boot, and of books that know no clocks, ages go by the cale
 });
 
 void t.test(
-  'the use of a key or a group beyond the limits, which none has any more, hinders no start',
+  'the use of an account, a key or a group beyond the limits, which none has, hinders no start',
   async (t) => {
     const path = t.testdir();
     const before = openHouse(path);
@@ -290,6 +290,8 @@ void t.test(
         for (const scope of [
           { kind: 'key', index: asKeyIndex(slot) },
           { kind: 'group', index: asGroupIndex(slot) },
+          { kind: 'account', index: asAccountIndex(slot) },
+          { kind: 'model', index: asAccountIndex(slot), modelId: 'small' },
         ] as const)
           before.store.quotaUses.put(scope, {
             ...{ minuteRequests: 0, callDayNumber: 0, callsPerDay: 0, takenMs },
