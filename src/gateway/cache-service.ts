@@ -28,6 +28,7 @@ import {
   type ResponseRecord,
 } from '../registry/stored-response.js';
 import { type CacheRule, cacheRulesOf, type Catalog } from '../registry/catalog.js';
+import { isRowError } from '../store/record-codec.js';
 import { EXPIRY_PAUSE_MS, type ResponseBounds, type ResponseTable } from '../store/response-table.js';
 import type { Store } from '../store/store.js';
 import type { Log } from '../telemetry/log.js';
@@ -309,8 +310,7 @@ export class CacheService {
       log.warn('cached responses cannot be read or written; calls are made instead', {
         error: String(error),
       });
-      if (error instanceof Error && 'code' in error && error.code === 'damaged')
-        this.#tryStore('write', () => store.commit(() => store.cached.clear()));
+      if (isRowError(error)) this.#tryStore('write', () => store.commit(() => store.cached.clear()));
       return undefined;
     }
   }

@@ -30,7 +30,7 @@ import type { JournalReader } from '../ledger/journal.js';
 import type { AskReply, Question } from '../core/ask-port.js';
 import type { LockRequest, LockReply, LockMessage } from '../channel/idempotency-channel.js';
 import { nameOfResponse, type ResponseKey } from '../registry/stored-response.js';
-import { StoreError } from '../store/store-file.js';
+import { isRowError } from '../store/record-codec.js';
 import { EXPIRY_PAUSE_MS, type ResponseChanges } from '../store/response-table.js';
 import {
   type FoundResponse,
@@ -268,7 +268,7 @@ export class IdempotencyService implements FlushedResponses {
     try {
       stored = this.#responses.find(lock);
     } catch (error) {
-      if (!(error instanceof StoreError) || error.code !== 'damaged') throw error;
+      if (!isRowError(error)) throw error;
       // The call was made and charged, so it must not be made again, although its response is lost.
       if (error.message !== this.#loggedDamage)
         this.#options.log.error('a stored response is damaged and is not replayed', { error: error.message });

@@ -15,7 +15,8 @@ import { asPicoUnits, type AccountIndex, type KeyIndex } from '../core/units.js'
 import type { AccountStatement } from '../registry/account-statement.js';
 import type { GroupStatement } from '../registry/groups.js';
 import type { Registry } from '../registry/registry.js';
-import { StoreError } from '../store/store-file.js';
+import { isRowError } from '../store/record-codec.js';
+import type { StoreError } from '../store/store-file.js';
 import type { Log } from '../telemetry/log.js';
 import type { WebhookCounts } from '../telemetry/metrics-source.js';
 import type { Accounting } from './accounting.js';
@@ -149,7 +150,7 @@ function usesOf(
     try {
       return [find()];
     } catch (error) {
-      if (!(error instanceof StoreError) || error.code !== 'damaged') throw error;
+      if (!isRowError(error)) throw error;
       onDamage(error);
       return [];
     }

@@ -247,7 +247,8 @@ export class AuditRun {
       return reader(value, row.location);
     } catch (error) {
       if (!(error instanceof StoreError)) throw error;
-      this.addDifference(row, 'the row', 'damaged', 'a row of this format');
+      const is = error.code === 'newer' ? 'of a newer Tollgate' : 'damaged';
+      this.addDifference(row, 'the row', is, 'a row of this format');
       return undefined;
     }
   }

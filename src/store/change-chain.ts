@@ -20,7 +20,7 @@ import {
   HASHED_CHANGE,
   type OperatorChange,
 } from '../registry/operator-change.js';
-import { closedObject, Count, damaged, Digest, Format, FORMAT } from './record-codec.js';
+import { closedObject, Count, damaged, Digest, Format, FORMAT, rowErrorOf } from './record-codec.js';
 
 /** How many problems a report lists, so that a chain with a million wrong rows fits in a response. */
 const PROBLEMS_MAX = 20;
@@ -51,10 +51,10 @@ export function packChange(
   return { format: FORMAT, text, hash: chainedHash(hashBefore, text) };
 }
 
-/** Throws StoreError `damaged`; `location` names the record in the message. */
+/** Throws as a RowReader. */
 export function readChange(stored: unknown, location: string): OperatorChange {
   const change = decodedChange(stored);
-  if (change === undefined) throw damaged(location);
+  if (change === undefined) throw rowErrorOf(stored, location);
   return change;
 }
 

@@ -6,14 +6,14 @@
  * files of src/store alone pack records. Main thread.
  *
  * Money is decimal text of whole pico-units, because a packed integer comes back as a number or a bigint
- * depending on its size. A row that does not fit its schema was not written by this program or is damaged:
- * its reader throws and never guesses.
+ * depending on its size. A row that does not fit its schema was written by a newer program or is damaged: its
+ * reader throws, says which, and never guesses.
  *
  * Must hold: names and meanings of fields are on disk for ever. A new field is `Type.Optional`, so that the
  * same reader reads records of earlier formats, and FORMAT is raised, so that an older Tollgate rejects the
  * store instead of calling it damaged. But in an upgrade without a stop (`reload --restart`), processes of
- * the former version have the store open beside those of the new one, and they call each row damaged whose
- * format is above theirs. So a program that raises FORMAT must not be started in that way, and its changelog
+ * the former version have the store open beside those of the new one, and they can read no row whose format
+ * is above theirs. So a program that raises FORMAT must not be started in that way, and its changelog
  * says so. Test: test/unit/store/record-codec.rows-on-disk.test.ts (rows word for word).
  */
 import type { Key, RangeOptions } from 'lmdb';
@@ -47,7 +47,10 @@ export const Digest = Type.String({ pattern: '^[0-9a-f]{64}$' });
 /** LMDB orders a key with it after the keys with any slot, number or moment in its place. */
 export const AFTER_ALL_NUMBERS = Number.MAX_SAFE_INTEGER;
 
-/** Checks and unpacks a row. Throws StoreError `damaged`; `location` names the record in the message. */
+/**
+ * Checks and unpacks a row. Throws StoreError `damaged`, or `newer` if its format is above FORMAT. `location`
+ * names the record in the message.
+ */
 export type RowReader<Row> = (stored: unknown, location: string) => Row;
 
 /**
@@ -67,7 +70,7 @@ function readerOf<Stored, Row>(
   unpack: (stored: Stored, location: string) => Row,
 ): RowReader<Row> {
   return (stored, location) => {
-    if (!isStored(stored)) throw damaged(location);
+    if (!isStored(stored)) throw rowErrorOf(stored, location);
     return unpack(stored, location);
   };
 }
@@ -138,9 +141,9 @@ export function findRow<TableKey extends Key, Row>(
 }
 
 /**
- * Returns what `read` returns; if the row is damaged, calls `onDamaged` and returns undefined. For rows that
- * only count use and for stored responses, which a flush reads in the transaction of charges: one damaged row
- * of this kind must not stop the charges for ever.
+ * Returns what `read` returns; if the row cannot be read (`isRowError`), calls `onDamaged` and returns
+ * undefined. For rows that only count use and for stored responses, which a flush reads in the transaction of
+ * charges: one damaged row of this kind must not stop the charges for ever.
  */
 export function unlessDamaged<Row>(
   read: () => Row | undefined,
@@ -149,10 +152,15 @@ export function unlessDamaged<Row>(
   try {
     return read();
   } catch (error) {
-    if (!(error instanceof StoreError) || error.code !== 'damaged') throw error;
+    if (!isRowError(error)) throw error;
     onDamaged(error.message);
     return undefined;
   }
+}
+
+/** Whether `error` is of one row that cannot be read: it is damaged, or a newer Tollgate wrote it. */
+export function isRowError(error: unknown): error is StoreError {
+  return error instanceof StoreError && (error.code === 'damaged' || error.code === 'newer');
 }
 
 /** Keys and records of a range, or of the whole table. Throws as `read`, at a row that it cannot read. */
@@ -196,4 +204,15 @@ export function locationOf({ path, name }: Pick<Table<Key>, 'path' | 'name'>, ke
 /** The error of a row that its reader does not accept. */
 export function damaged(location: string): StoreError {
   return new StoreError('damaged', `${location} is damaged. Restore the store from a backup.`);
+}
+
+/** The error of a row that a newer Tollgate wrote. */
+export function newer(location: string): StoreError {
+  return new StoreError('newer', `${location} was written by a newer Tollgate: update this one.`);
+}
+
+/** The error of a row that does not fit its schema: `newer` if its format is later than FORMAT. */
+export function rowErrorOf(stored: unknown, location: string): StoreError {
+  const format = typeof stored === 'object' && stored !== null && 'format' in stored ? stored.format : 0;
+  return Number.isSafeInteger(format) && (format as number) > FORMAT ? newer(location) : damaged(location);
 }

@@ -28,9 +28,8 @@ import type { OperatorChanges } from './operator-changes.js';
 import { readOperator } from './operator-rows.js';
 import { quotaUseKeyOf } from './quota-use-rows.js';
 import { readAccount, readCredit, readCreditRequest } from './account-codec.js';
-import { damaged, isCount, locationOf } from './record-codec.js';
+import { damaged, isCount, locationOf, newer } from './record-codec.js';
 import type { RecordedTable, Table, WrittenRow } from './row-recorder.js';
-import { StoreError } from './store-file.js';
 import {
   CHANGES_BEFORE,
   CHANGES_HEAD,
@@ -212,7 +211,7 @@ export class RegistryCopy {
         return;
       default:
         // A newer Tollgate may send rows of other tables, whatever the type says.
-        if (!Object.hasOwn(CHECKS, table)) throw newerError(location);
+        if (!Object.hasOwn(CHECKS, table)) throw newer(location);
         CHECKS[table](value, location);
         if (value === null) this.#tablesByName[table].removeSync(key as Key);
         else this.#tablesByName[table].putSync(key as Key, value);
@@ -259,7 +258,7 @@ export class RegistryCopy {
       if (!isCount(value)) throw damaged(location);
       this.#tables.meta.putSync(key, value);
     } else {
-      throw newerError(location);
+      throw newer(location);
     }
   }
 
@@ -295,11 +294,6 @@ interface Removable<Row> {
 function removeDeleted<Row>(rows: Removable<Row>, id: string): void {
   const record = rows.find(id);
   if (record !== undefined) rows.removeWithoutFreeing(record);
-}
-
-/** The error of a row that this program does not know. */
-function newerError(location: string): StoreError {
-  return new StoreError('newer', `${location} was written by a newer Tollgate: update this one.`);
 }
 
 /** Returns a row's name for `retain`; undefined if the row is of a table that is not DELETABLE. */

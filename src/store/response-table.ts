@@ -24,6 +24,7 @@ import {
   Format,
   FORMAT,
   Moment,
+  rowErrorOf,
   unlessDamaged,
 } from './record-codec.js';
 import type { Tables } from './tables.js';
@@ -347,8 +348,8 @@ export function packResponse(record: ResponseRecord): Static<typeof StoredRespon
 
 /**
  * Returns the response in a row, with a copy of its bytes. Compares the row with its digest, because LMDB has
- * no checksums: a flipped bit, or another key's record, must reach no caller. Throws StoreError `damaged`,
- * also for a row of the format `digestSince` or later that has no digest.
+ * no checksums: a flipped bit, or another key's record, must reach no caller. Throws as a RowReader, and
+ * `damaged` also for a row of the format `digestSince` or later that has no digest.
  */
 export function readResponse(
   stored: unknown,
@@ -356,7 +357,7 @@ export function readResponse(
   location: string,
   digestSince = DIGEST_SINCE,
 ): ResponseRecord {
-  if (!isResponse(stored)) throw damaged(location);
+  if (!isResponse(stored)) throw rowErrorOf(stored, location);
   const { bodyDigest, endedMs, stream, fallback, digest, bytes } = stored;
   if (bytes !== null && !(bytes instanceof Uint8Array)) throw damaged(location);
   const record: ResponseRecord = {

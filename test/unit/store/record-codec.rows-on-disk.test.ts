@@ -14,7 +14,8 @@ import {
   type PicoUnits,
 } from '#src/core/units.js';
 import { NO_USAGE } from '#src/registry/usage-report.js';
-import { FORMAT } from '#src/store/record-codec.js';
+import { audit } from '#src/store/audit.js';
+import { FORMAT, rowErrorOf } from '#src/store/record-codec.js';
 import { Store } from '#src/store/store.js';
 import { OPTIONS, storePath } from '#src/store/store-file.js';
 import { TABLE } from '#src/store/tables.js';
@@ -228,6 +229,38 @@ void t.test('rows of format 4 are read with the same meaning', async (t) => {
   const store = new Store(path);
   for (const { table, record, find } of KINDS) t.strictSame(find(store), record, table);
   await store.close();
+});
+
+void t.test(
+  'a row of a later format is not called damaged, and is told as one of a newer Tollgate',
+  async (t) => {
+    const path = t.testdir();
+    await new Store(path).close();
+    const root = open(storePath(path), OPTIONS);
+    const later = (row: Fields): Fields => ({ format: FORMAT + 1, ...row, more: true });
+    for (const { table, key, row } of KINDS) root.openDB(table, TABLE).putSync(key, later(row));
+    await root.close();
+    const store = new Store(path);
+    for (const { table, find } of KINDS)
+      t.throws(
+        () => find(store),
+        { code: 'newer', message: /record .* was written by a newer Tollgate/ },
+        table,
+      );
+    await store.close();
+    const { differences } = await audit(path, { accountsMax: 4, keysMax: 4, groupsMax: 4 });
+    const rows = differences.filter(({ what }) => what === 'the row').map(({ is }) => is);
+    t.same([...new Set(rows)], ['of a newer Tollgate']);
+  },
+);
+
+void t.test('what is no format makes no row newer', (t) => {
+  for (const format of [0, -1, FORMAT + 0.5, NaN, Infinity, '9', null, undefined, [9], { valueOf: () => 9 }])
+    t.equal(rowErrorOf({ format }, 'record 1').code, 'damaged', String(format));
+  for (const stored of [undefined, null, 9, 'format', Symbol('unreadable row'), [9]])
+    t.equal(rowErrorOf(stored, 'record 1').code, 'damaged', String(stored));
+  t.equal(rowErrorOf({ format: FORMAT + 1 }, 'record 1').code, 'newer');
+  t.end();
 });
 
 /** The kinds that operators change, whose rows are checked before they are written. */

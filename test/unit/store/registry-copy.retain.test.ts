@@ -5,6 +5,7 @@ import t from 'tap';
 import { asPicoUnits, asWallMs } from '#src/core/units.js';
 import type { QuotaUseRecord } from '#src/registry/quota-use.js';
 import { audit } from '#src/store/audit.js';
+import { FORMAT } from '#src/store/record-codec.js';
 import { deletableRow, type RegistryRow } from '#src/store/registry-copy.js';
 import { storePath } from '#src/store/store-file.js';
 import { Store } from '#src/store/store.js';
@@ -100,6 +101,9 @@ void t.test('a row that only a newer Tollgate knows is refused, whatever its key
     { table: 'shelves', key: 'any', value: null },
     { table: 'constructor', key: 'any', value: 1 },
     { table: 'meta', key: 'any', value: 1 },
+    { table: 'accounts', key: 'acct_x', value: { format: FORMAT + 1, id: 'acct_x' } },
+    { table: 'credits', key: [0, 0], value: { format: FORMAT + 1 } },
+    { table: 'operator_changes', key: 1, value: { format: FORMAT + 1 } },
   ] as unknown as RegistryRow[];
   for (const row of rows)
     t.throws(() => store.shared.commitAgreed(() => store.copy.apply(row)), { code: 'newer' }, row.table);
