@@ -65,27 +65,50 @@ export interface RegistryRow {
   readonly value: unknown;
 }
 
-/** Throws StoreError `damaged` if the value is not valid; its result is not used. */
-type Check = (value: unknown, location: string) => unknown;
+type RowKey = RegistryRow['key'];
 
-/** Makes a check that also accepts null: the row is removed. */
-const unlessRemoved =
-  (read: Check): Check =>
-  (value, location) =>
-    value === null ? undefined : read(value, location);
+/** Throws as a RowReader if the table can have no such row. */
+type Check = (key: RowKey, value: unknown, location: string) => void;
+
+const isPair = (key: RowKey): key is readonly [number | string, number | string] =>
+  Array.isArray(key) && key.length === 2;
+/** Of a slot or a moment, and a slot or a number. */
+const isCountPair = (key: RowKey): boolean => isPair(key) && isCount(key[0]) && isCount(key[1]);
+
+function assertRow(isSound: boolean, location: string): void {
+  if (!isSound) throw damaged(location);
+}
+
+/** Of a table of free slots, of which only the keys are read. */
+const checkFreeSlot: Check = (key, value, location) =>
+  assertRow(isCountPair(key) && (value === true || value === null), location);
 
 /** The tables that are copied whole. Of `meta` some rows are. */
 type CopiedTable = Exclude<RecordedTable, 'meta'>;
 
-/** Tables whose rows are written as they come, if the check does not throw. `apply` knows the others. */
+/**
+ * Tables whose rows are written as they come, if the check does not throw. `apply` knows the others. A null
+ * value removes the row; a reader takes it for damaged.
+ */
 const CHECKS: Readonly<Record<Exclude<CopiedTable, 'accounts' | 'groups' | 'keys'>, Check>> = {
-  // Only the keys of free slots are read.
-  group_slots_free: () => undefined,
-  credits: readCredit,
-  credit_requests: readCreditRequest,
-  key_slots_free: () => undefined,
-  operators: unlessRemoved(readOperator),
-  operator_changes: unlessRemoved(readChange),
+  group_slots_free: checkFreeSlot,
+  credits: (key, value, location) => {
+    assertRow(isCountPair(key), location);
+    readCredit(value, location);
+  },
+  credit_requests: (key, value, location) => {
+    assertRow(isPair(key) && isCount(key[0]) && typeof key[1] === 'string', location);
+    readCreditRequest(value, location);
+  },
+  key_slots_free: checkFreeSlot,
+  operators: (key, value, location) => {
+    const digest = value === null ? key : readOperator(value, location).digest;
+    assertRow(typeof key === 'string' && key === digest, location);
+  },
+  operator_changes: (key, value, location) => {
+    const number = value === null ? key : readChange(value, location).number;
+    assertRow(isCount(key) && key === number, location);
+  },
 };
 
 /**
@@ -190,21 +213,25 @@ export class RegistryCopy {
 
   /**
    * Writes the row, or removes it if its value is null. Call inside a transaction. Throws StoreError:
-   * `damaged` if the value is not valid, `newer` if this program does not know such a row.
+   * `damaged` if key or value is not valid, or the value is of another key; `newer` if this program does not
+   * know such a row.
    */
   apply({ table, key, value }: RegistryRow): void {
     const location = `the shared registry: record ${String(key)} of table ${table}`;
     switch (table) {
-      case 'accounts':
-        this.#store.putAccount(readAccount(value, location));
+      case 'accounts': {
+        const account = readAccount(value, location);
+        assertRow(account.id === key, location);
+        this.#store.putAccount(account);
         return;
+      }
       case 'groups':
-        if (value === null) removeDeleted(this.#store.groups, String(key));
-        else this.#applyGroup(value, location);
+        if (value === null) removeDeleted(this.#store.groups, key, location);
+        else this.#applyGroup(key, value, location);
         return;
       case 'keys':
-        if (value === null) removeDeleted(this.#store.keys, String(key));
-        else this.#applyKey(value, location);
+        if (value === null) removeDeleted(this.#store.keys, key, location);
+        else this.#applyKey(key, value, location);
         return;
       case 'meta':
         this.#applyMeta(key, value, location);
@@ -212,7 +239,7 @@ export class RegistryCopy {
       default:
         // A newer Tollgate may send rows of other tables, whatever the type says.
         if (!Object.hasOwn(CHECKS, table)) throw newer(location);
-        CHECKS[table](value, location);
+        CHECKS[table](key, value, location);
         if (value === null) this.#tablesByName[table].removeSync(key as Key);
         else this.#tablesByName[table].putSync(key as Key, value);
     }
@@ -229,7 +256,7 @@ export class RegistryCopy {
     }
     for (const [name, table] of Object.entries(this.#tablesByName)) {
       for (const { key, value } of table.getRange())
-        yield this.#assertReadable({ table: name as RecordedTable, key: key as RegistryRow['key'], value });
+        yield this.#assertReadable({ table: name as RecordedTable, key: key as RowKey, value });
     }
   }
 
@@ -244,14 +271,14 @@ export class RegistryCopy {
    */
   retain(rowNames: ReadonlySet<string>): void {
     for (const table of DELETABLE) {
-      for (const key of Array.from(this.#tablesByName[table].getKeys()) as RegistryRow['key'][]) {
+      for (const key of Array.from(this.#tablesByName[table].getKeys()) as RowKey[]) {
         if (!rowNames.has(nameOfRow(table, key))) this.apply({ table, key, value: null });
       }
     }
   }
 
   /** Writes a row of `meta`. A newer Tollgate may send other rows. */
-  #applyMeta(key: RegistryRow['key'], value: unknown, location: string): void {
+  #applyMeta(key: RowKey, value: unknown, location: string): void {
     if (key === CHANGES_HEAD || key === CHANGES_BEFORE) {
       this.#store.operatorChanges.applyLink(key, value);
     } else if (key === KEY_SLOTS_USED || key === GROUP_SLOTS_USED) {
@@ -262,8 +289,9 @@ export class RegistryCopy {
     }
   }
 
-  #applyKey(value: unknown, location: string): void {
+  #applyKey(key: RowKey, value: unknown, location: string): void {
     const record = readKey(value, location);
+    assertRow(record.id === key, location);
     // If another key had the slot before, what this host has recorded of its use must not count for this key.
     if (this.#store.keys.findId(record.index) !== record.id) {
       this.#tables.keyUses.removeSync(record.index);
@@ -272,8 +300,9 @@ export class RegistryCopy {
     this.#store.keys.put(record);
   }
 
-  #applyGroup(value: unknown, location: string): void {
+  #applyGroup(key: RowKey, value: unknown, location: string): void {
     const record = readGroup(value, location);
+    assertRow(record.id === key, location);
     // Another group may have had the slot before. Its use must not count for this group.
     if (this.#tables.groupSlots.get(record.index) !== record.id)
       this.#tables.quotaUses.removeSync(quotaUseKeyOf({ kind: 'group', index: record.index }));
@@ -291,7 +320,8 @@ interface Removable<Row> {
  * Removes a record that another host has deleted, if this host has it. The slot becomes free by another row
  * that comes from that host, of the table of free slots.
  */
-function removeDeleted<Row>(rows: Removable<Row>, id: string): void {
+function removeDeleted<Row>(rows: Removable<Row>, id: RowKey, location: string): void {
+  if (typeof id !== 'string') throw damaged(location);
   const record = rows.find(id);
   if (record !== undefined) rows.removeWithoutFreeing(record);
 }
@@ -301,7 +331,7 @@ export function deletableRow({ table, key }: RegistryRow): string | undefined {
   return DELETABLE.some((deletable) => deletable === table) ? nameOfRow(table, key) : undefined;
 }
 
-function nameOfRow(table: RecordedTable, key: RegistryRow['key']): string {
+function nameOfRow(table: RecordedTable, key: RowKey): string {
   return `${table} ${String(key)}`;
 }
 
@@ -309,7 +339,7 @@ function nameOfRow(table: RecordedTable, key: RegistryRow['key']): string {
 export function registryRowsOf(rows: readonly WrittenRow[]): RegistryRow[] {
   return rows.map(({ table, key, value }) => ({
     table,
-    key: key as RegistryRow['key'],
+    key: key as RowKey,
     value: value === undefined ? null : value,
   }));
 }

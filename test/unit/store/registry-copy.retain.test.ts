@@ -9,7 +9,7 @@ import { FORMAT } from '#src/store/record-codec.js';
 import { deletableRow, type RegistryRow } from '#src/store/registry-copy.js';
 import { storePath } from '#src/store/store-file.js';
 import { Store } from '#src/store/store.js';
-import { ACCOUNTS_MAX, GROUPS_MAX, KEYS_MAX, offlineRegistry, StoppedClock } from './support.js';
+import { ACCOUNTS_MAX, GROUPS_MAX, KEYS_MAX, offlineRegistry, StoppedClock, TESTER } from './support.js';
 
 const CAPACITY = { accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX, groupsMax: GROUPS_MAX };
 const NOTHING_USED: QuotaUseRecord = {
@@ -92,6 +92,63 @@ void t.test('a row that cannot be decoded is named, and not sent', async (t) => 
     message: new RegExp(`record ${id} of table accounts`),
   });
   await store.close();
+});
+
+void t.test('a row under the key of another, or under no key of its table, is refused', async (t) => {
+  const folder = t.testdir({ one: {}, other: {} });
+  const one = new Store(join(folder, 'one'));
+  const { accounts, credits, groups, keys, operators } = offlineRegistry(one, new StoppedClock());
+  const cause = { ...TESTER, atMs: asWallMs(1) };
+  one.operatorChanges.runAs(cause, () => {
+    accounts.create({ name: 'acme', planId: 'free', credit: asPicoUnits(5n) });
+  });
+  credits.addOnce({ account: 'acme', amount: asPicoUnits(1n), note: '', idempotencyKey: 'k' }, () => '{}');
+  for (const name of ['team', 'gone']) groups.create({ name });
+  for (const name of ['laptop', 'gone']) keys.create({ account: 'acme', name });
+  groups.delete('gone');
+  keys.delete('gone');
+  operators.create({ name: 'ann', role: 'viewer' });
+  const rows = JSON.parse(JSON.stringify([...one.copy.rows()])) as RegistryRow[];
+  const tables = new Set(rows.map(({ table }) => table));
+  t.equal(tables.size, 10, 'a row of each table');
+  const other = new Store(join(folder, 'other'));
+  const wrongKeys = [
+    0.5,
+    -1,
+    '',
+    'acct_0',
+    '__proto__',
+    [],
+    [0],
+    ['0', 0],
+    [0, 0.5],
+    [0, null],
+    [0, 0, 0],
+    {},
+    null,
+  ];
+  for (const { table, key, value } of rows)
+    for (const wrong of wrongKeys) {
+      const row = { table, key: wrong, value } as unknown as RegistryRow;
+      // The text of a credit's request may be any.
+      if (table === 'credit_requests' && Array.isArray(wrong) && wrong[0] === 0 && wrong[1] === '') continue;
+      t.throws(
+        () => other.shared.commitAgreed(() => other.copy.apply(row)),
+        { code: table === 'meta' ? 'newer' : 'damaged' },
+        `${table} ${JSON.stringify(wrong)} in place of ${JSON.stringify(key)}`,
+      );
+    }
+  for (const table of ['groups', 'keys', 'operators', 'operator_changes', 'key_slots_free'] as const)
+    t.throws(
+      () => other.shared.commitAgreed(() => other.copy.apply({ table, key: [0], value: null })),
+      { code: 'damaged' },
+      `removal from ${table}`,
+    );
+  t.same([...other.copy.rows()], []);
+  download(one, other);
+  t.same([...other.copy.rows()], [...one.copy.rows()], 'rows under their own keys are accepted');
+  await one.close();
+  await other.close();
 });
 
 void t.test('a row that only a newer Tollgate knows is refused, whatever its key', async (t) => {
