@@ -7,7 +7,7 @@
  * Accounts are never deleted and names never change, so the lists only grow.
  *
  * Must hold: the directory has every account of the store that limits.accounts allows, whatever process made
- * or changed the account (test/unit/sharing/change-follower.test.ts).
+ * or changed the account (the test has a case for each filler).
  */
 import { asAccountIndex, type AccountIndex } from '../core/units.js';
 import type { AccountRecord } from './account-record.js';

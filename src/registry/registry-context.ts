@@ -111,12 +111,15 @@ export abstract class LiveState {
     this.#directory = directory;
   }
 
-  /** For searches. Filled from the store at the first search, unless recovery filled it. */
+  /**
+   * For searches. Filled from the store at the first search, unless recovery filled it. Throws what the store
+   * throws, and keeps no part of the accounts: a later search would miss the others.
+   */
   directory(): AccountDirectory {
     if (this.#directory !== undefined) return this.#directory;
-    this.#directory = new AccountDirectory();
-    for (const record of this.store.accounts()) this.#directory.set(record);
-    return this.#directory;
+    const directory = new AccountDirectory();
+    for (const record of this.store.accounts()) directory.set(record);
+    return (this.#directory = directory);
   }
 
   openAccount(record: AccountRecord, _catalog: Catalog): void {

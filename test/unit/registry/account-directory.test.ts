@@ -1,9 +1,24 @@
 /** The search over names, ids, plans and standing. */
+import { open } from 'lmdb';
 import t from 'tap';
 import { asAccountIndex, asPicoUnits, asWallMs, type AccountIndex } from '#src/core/units.js';
 import { AccountDirectory, type AccountFilter } from '#src/registry/account-directory.js';
 import type { AccountRecord } from '#src/registry/account-record.js';
-import { offlineRegistry, openHouse } from '../store/support.js';
+import { ChangeApplier } from '#src/registry/live-buffers.js';
+import { recover } from '#src/store/recovery.js';
+import { Store } from '#src/store/store.js';
+import { TABLE } from '#src/store/tables.js';
+import { OPTIONS, storePath } from '#src/store/store-file.js';
+import {
+  ACCOUNTS_MAX,
+  CATALOG,
+  GROUPS_MAX,
+  KEYS_MAX,
+  ListLog,
+  offlineRegistry,
+  openHouse,
+  StoppedClock,
+} from '../store/support.js';
 
 function recordOf(index: number, more: Partial<AccountRecord> = {}): AccountRecord {
   return {
@@ -74,3 +89,54 @@ void t.test('the registry keeps it, with or without a gateway', async (t) => {
   }
   await store.close();
 });
+
+void t.test('recovery fills it, and the ChangeApplier keeps it', async (t) => {
+  const { registry, ...house } = openHouse(t.testdir());
+  const { store } = house;
+  const capacity = { accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX, groupsMax: GROUPS_MAX };
+  const credit = asPicoUnits(0n);
+  registry.groups.create({ name: 'g' });
+  registry.accounts.create({ name: 'one', planId: 'free', credit, group: 'g' });
+  registry.accounts.create({ name: 'two', planId: 'paid', credit });
+  const directory = new AccountDirectory();
+  recover({ ...house, ...capacity, directory, catalog: CATALOG, log: new ListLog() });
+  t.same(directory.find({}, 0, 9).found, [0, 1]);
+  t.same(directory.find({ planId: 'paid' }, 0, 9).found, [1]);
+  const group = store.groups.findByName('g')!.id;
+  t.equal(directory.countOf(group), 1);
+
+  const options = { store, live: house, directory, catalog: () => CATALOG, ...capacity };
+  const applier = new ChangeApplier({ ...options, log: new ListLog() });
+  const three = registry.accounts.create({ name: 'three', planId: 'paid', credit, group: 'g' }).record;
+  registry.accounts.setActive('two', false);
+  registry.accounts.setGroup('one', undefined);
+  for (const slot of [0, 1, 2]) applier.applyAccount(asAccountIndex(slot));
+  t.same(directory.find({ planId: 'paid', active: true }, 0, 9).found, [three.index]);
+  t.equal(directory.countOf(group), 1);
+  store.commit(() => store.putAccount(recordOf(ACCOUNTS_MAX)));
+  applier.applyAccount(asAccountIndex(ACCOUNTS_MAX));
+  t.same(directory.find({}, 0, 9).found, [0, 1, 2], 'without an account beyond limits.accounts');
+  await store.close();
+});
+
+void t.test(
+  'a search of a command that meets a damaged account hides no account the next time',
+  async (t) => {
+    const path = t.testdir();
+    const before = new Store(path);
+    const names = ['a', 'b', 'c'];
+    const made = offlineRegistry(before, new StoppedClock());
+    const ids = names.map(
+      (name) => made.accounts.create({ name, planId: 'free', credit: asPicoUnits(0n) }).record.id,
+    );
+    await before.close();
+    const root = open(storePath(path), OPTIONS);
+    root.openDB('accounts', TABLE).putSync(ids.sort()[1]!, { format: 1, index: 'damaged' });
+    await root.close();
+    const store = new Store(path);
+    const { accounts } = offlineRegistry(store, new StoppedClock());
+    for (const attempt of ['first', 'second'])
+      t.throws(() => accounts.search({ planId: 'free' }, 0, 10), { code: 'damaged' }, attempt);
+    await store.close();
+  },
+);
