@@ -58,19 +58,20 @@ export class RowRecorder {
   }
 
   /**
-   * Runs `work`, inside a transaction. Returns its result and the rows that it wrote, in their order. If this
-   * call runs within another `record` (`Store.commit` within SharedChanges), the outer call gets the rows
-   * too, even if `work` throws.
+   * Runs `work`. Returns its result and the rows that it wrote, in their order. If this call runs within
+   * another `record` (`Store.commit` within SharedChanges), the outer call gets the rows too, unless `work`
+   * throws. Call it in a transaction of its own (`Environment.write`), which is undone if `work` throws.
    */
   record<Result>(work: () => Result): { readonly result: Result; readonly rows: readonly WrittenRow[] } {
     const outerRows = this.#rows;
     const rows: WrittenRow[] = [];
     this.#rows = rows;
     try {
-      return { result: work(), rows };
+      const result = work();
+      if (outerRows !== undefined) for (const row of rows) outerRows.push(row);
+      return { result, rows };
     } finally {
       this.#rows = outerRows;
-      if (outerRows !== undefined) for (const row of rows) outerRows.push(row);
     }
   }
 

@@ -39,6 +39,30 @@ void t.test('a change names the groups, accounts and keys that it touched, each 
   await store.close();
 });
 
+void t.test('rows of a commit within a change that was undone are no part of the change', async (t) => {
+  const store = new Store(t.testdir());
+  const registry = offlineRegistry(store, new StoppedClock());
+  const { shared } = store;
+  const nameOf = (name: string) => ({ name, planId: 'free', credit: none });
+  const work = (): void => {
+    registry.accounts.create(nameOf('kept'));
+    try {
+      store.commit(() => {
+        registry.accounts.create(nameOf('undone'));
+        throw new Error('changed its mind');
+      });
+    } catch {
+      // What the caller of a commit may do: the commit alone is undone.
+    }
+  };
+  const tables = shared.draft(work).rows.map(({ table }) => table);
+  t.same(tables, ['accounts'], 'a draft, whose rows go to other hosts');
+  shared.commit(work, (rows) => t.equal(rows.length, 1));
+  t.same(shared.feed.since(0)?.accounts, [store.findAccountByName('kept')?.index]);
+  t.equal(store.findAccountByName('undone'), undefined);
+  await store.close();
+});
+
 void t.test('changes are kept up to a bound, and who asks for older ones is told', async (t) => {
   const store = new Store(t.testdir());
   const registry = offlineRegistry(store, new StoppedClock());
