@@ -212,7 +212,6 @@ void t.test('a damaged record is named and never guessed at', async (t) => {
   const table = root.openDB<Record<string, unknown>, string>({ name: 'accounts' });
   const good = table.get('acct_0')!;
   for (const bad of [
-    { ...good, format: FORMAT + 1 },
     { ...good, creditedPicoUnits: '1.5' },
     { ...good, index: -1 },
     { ...good, extra: 1 },
