@@ -19,7 +19,7 @@ import { CoordinatorClock } from '../ledger/coordinator-clock.js';
 import { Leases, type SpentAccounting } from '../ledger/leases.js';
 import { type UpstreamBuffers, UpstreamLeases } from '../ledger/upstream-counters.js';
 import { SharedUses } from '../registry/shared-uses.js';
-import { ChangeApplier } from '../registry/live-buffers.js';
+import { ChangeApplier } from '../registry/change-applier.js';
 import { findScope } from '../registry/record-store.js';
 import { Registry, type RegistryService } from '../registry/registry.js';
 import { UncoveredCharges } from '../sharing/uncovered-charges.js';

@@ -1,8 +1,8 @@
 /**
  * Keeps names, plans, groups and status of all accounts in memory, so that a search need not read every
  * record: it takes some milliseconds for 100,000 accounts, instead of half a second. An account takes about
- * 60 bytes. StoreOnly and OwnBuffers (registry-context.ts), the ChangeApplier (live-buffers.ts) and recovery
- * fill the directory; accounts.ts searches it. Main thread.
+ * 60 bytes. StoreOnly and OwnBuffers (registry-context.ts), change-applier.ts and recovery fill the
+ * directory; accounts.ts searches it. Main thread.
  *
  * Accounts are never deleted and names never change, so the lists only grow.
  *

@@ -1,15 +1,15 @@
 /**
  * Copies records of accounts, groups and keys from the store to the shared buffers, where every thread of the
  * process sees them. Main thread. store/recovery.ts calls the functions at start. Later callers are
- * OwnBuffers (registry-context.ts) in a gateway that is alone on its store, and the ChangeApplier in a
+ * OwnBuffers (registry-context.ts) in a gateway that is alone on its store, and change-applier.ts in a
  * gateway that shares its store. To _open_ a slot is to begin its counts, to _apply_ a record is to copy what
  * an operator may change, to _restore_ is to set counts as of the last flush.
  *
  * Must hold: an account is active only if its record is, its plan is in the catalogue and its group in the
  * buffers. A group is open only under its parent. The key table has no key whose account has no slot in the
  * ledger: each listener that found such a key would end by a RangeError. Tests:
- * test/unit/registry/live-buffers.account-state.test.ts, test/unit/store/recovery.test.ts,
- * test/unit/sharing/change-follower.test.ts (ChangeApplier).
+ * test/unit/registry/live-buffers.account-state.test.ts, test/unit/registry/change-applier.test.ts,
+ * test/unit/store/recovery.test.ts.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { invariant } from '../core/errors.js';
@@ -25,8 +25,6 @@ import {
 } from '../core/units.js';
 import type { ScopeCounts } from '../ledger/limited-scopes.js';
 import type { AccountState, Ledger } from '../ledger/ledger.js';
-import type { Log } from '../telemetry/log.js';
-import type { AccountDirectory } from './account-directory.js';
 import type { AccountRecord, GroupRecord, SpendingRecord } from './account-record.js';
 import { type Catalog, isListed, NO_PLAN_INDEX } from './catalog.js';
 import type { GroupNames } from './group-names.js';
@@ -272,7 +270,7 @@ const PAGE_ITEMS = 1_000;
 
 /**
  * Enables accounts that were disabled because their plan was missing, if a reload brought the plan back.
- * Resolves with their number. Passes over accounts that have no slot in this ledger (`ChangeApplier.#fits`).
+ * Resolves with their number. Passes over accounts that have no slot in this ledger (change-applier.ts).
  * Reads every account, 10 µs each, so gateway/reload.ts calls it only if there are accounts without a plan.
  */
 export async function reopenPlanless(
@@ -296,90 +294,4 @@ export async function reopenPlanless(
     await nextTurn();
   }
   return reopened;
-}
-
-interface ChangeApplierOptions {
-  readonly store: RecordStore;
-  readonly live: LiveBuffers;
-  readonly directory: AccountDirectory;
-  /** The catalogue that is in force now. */
-  readonly catalog: () => Catalog;
-  /** Slots of the ledger and of the key table. */
-  readonly accountsMax: number;
-  readonly keysMax: number;
-  readonly groupsMax: number;
-  readonly log: Log;
-}
-
-/**
- * Copies a changed record from the store to the buffers and the directory of a process that shares its
- * registry, whichever process changed it (sharing/change-follower.ts calls it). Money and counts stay: the
- * process holds leases of them.
- */
-export class ChangeApplier {
-  readonly #options: ChangeApplierOptions;
-  /** Kinds of records of which a slot was too high. Each kind is logged once. */
-  readonly #loggedKinds = new Set<string>();
-
-  constructor(options: ChangeApplierOptions) {
-    this.#options = options;
-  }
-
-  /** The slot may have a new group, a changed group, or no group any more. Throws as `applyGroup` above. */
-  applyGroup(index: GroupIndex): void {
-    const { store, live, groupsMax } = this.#options;
-    const record = store.groups.findAt(index);
-    if (record === undefined) {
-      if (index < groupsMax) removeGroup(index, live);
-      return;
-    }
-    // If a group above has no slot here, its limits could not be applied.
-    const path = groupPathTo(record, store) ?? [record];
-    if (path.every((group) => this.#fits(group.index, groupsMax, 'groups'))) applyGroup(record, live, store);
-  }
-
-  /** Does nothing if no account has the slot. Takes 15 µs. */
-  applyAccount(index: AccountIndex): void {
-    const { store, live, directory, catalog, accountsMax } = this.#options;
-    const id = store.findAccountId(index);
-    const record = id === undefined ? undefined : store.findAccount(id);
-    if (record === undefined || !this.#fits(index, accountsMax, 'accounts')) return;
-    applyAccount(record, live, catalog(), store);
-    directory.set(record);
-  }
-
-  /**
-   * The slot may have a new key, a changed key, or no key any more. A key whose account has no slot here is
-   * left out: its callers are rejected as with an unknown key. Takes 15 µs.
-   */
-  applyKey(index: KeyIndex): void {
-    const { store, live, accountsMax, keysMax } = this.#options;
-    const { keyTable } = live;
-    const record = store.keys.findAt(index);
-    if (record === undefined) {
-      if (index < keysMax && keyTable.has(index)) keyTable.remove(index);
-      return;
-    }
-    if (!this.#fits(index, keysMax, 'keys')) return;
-    // Only a process that was stopped for a day finds a former key here, because a slot rests for a day.
-    const hasFormerKey = keyTable.has(index) && keyTable.find(record.digest) !== index;
-    if (hasFormerKey) keyTable.remove(index);
-    if (this.#fits(record.accountIndex, accountsMax, 'accounts')) applyKey(record, live);
-  }
-
-  /**
-   * Whether the slot `index` is in the buffers; if not, logs the first of its kind. Another host may have
-   * larger limits, and so higher slots.
-   */
-  #fits(index: number, slotsMax: number, kind: 'accounts' | 'groups' | 'keys'): boolean {
-    if (index < slotsMax) return true;
-    if (this.#loggedKinds.has(kind)) return false;
-    this.#loggedKinds.add(kind);
-    this.#options.log.error(
-      `the registry has more ${kind} than limits.${kind} of this gateway allows: those beyond are refused here; ` +
-        `raise it to at least ${index + 1} and restart`,
-      { [kind]: slotsMax },
-    );
-    return false;
-  }
 }

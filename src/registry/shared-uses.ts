@@ -3,9 +3,9 @@
  * gateway/shared-accounting.ts makes one. sharing/shared-registry.ts hands it what all processes use of
  * accounts, keys and groups. Main thread.
  *
- * Methods for changes do nothing, because a ChangeApplier (live-buffers.ts) writes each committed change to
- * the buffers. StoreOnly, the live state of a command, has most of them. It also reads what the last flushes
- * wrote to the store, which is shown of a scope if no more is known.
+ * Methods for changes do nothing, because the ChangeApplier (change-applier.ts) writes each committed change
+ * to the buffers. StoreOnly, the live state of a command, has most of them. It also reads what the last
+ * flushes wrote to the store, which is shown of a scope if no more is known.
  *
  * A rotation replaces a key by another, which _inherits_ its use, so that no limit is renewed: `rotate` of
  * keys.ts.

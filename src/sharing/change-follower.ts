@@ -14,7 +14,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { errorText } from '../core/errors.js';
 import { asAccountIndex, asGroupIndex, asKeyIndex } from '../core/units.js';
-import type { ChangeApplier } from '../registry/live-buffers.js';
+import type { ChangeApplier } from '../registry/change-applier.js';
 import type { ChangeFeed, TouchedSlots } from '../store/change-feed.js';
 import type { Log } from '../telemetry/log.js';
 

@@ -4,7 +4,7 @@ import t from 'tap';
 import { asAccountIndex, asPicoUnits, asWallMs, type AccountIndex } from '#src/core/units.js';
 import { AccountDirectory, type AccountFilter } from '#src/registry/account-directory.js';
 import type { AccountRecord } from '#src/registry/account-record.js';
-import { ChangeApplier } from '#src/registry/live-buffers.js';
+import { ChangeApplier } from '#src/registry/change-applier.js';
 import { recover } from '#src/store/recovery.js';
 import { Store } from '#src/store/store.js';
 import { TABLE } from '#src/store/tables.js';

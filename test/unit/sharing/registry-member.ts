@@ -7,7 +7,7 @@ import { asAccountIndex, asKeyIndex, asPicoUnits } from '#src/core/units.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { Ledger } from '#src/ledger/ledger.js';
 import { AccountDirectory } from '#src/registry/account-directory.js';
-import { ChangeApplier } from '#src/registry/live-buffers.js';
+import { ChangeApplier } from '#src/registry/change-applier.js';
 import { createGroupNames, GroupNames } from '#src/registry/group-names.js';
 import { KeyTable, createKeyTableBuffers } from '#src/registry/key-table.js';
 import { SharedUses } from '#src/registry/shared-uses.js';
