@@ -116,6 +116,10 @@ const CallsPageView = closedObject({
     'calls that ended later were searched: the page is short because its time was over, and `next` goes on',
   ),
   newest: Type.String({ description: '`after` of a look for newer calls' }),
+  unread: Type.Array(Type.String(), {
+    description:
+      'files of the call log that could not be read, each with why: calls in them are missing here',
+  }),
 });
 export type CallsPageView = Static<typeof CallsPageView>;
 
@@ -167,6 +171,7 @@ export const CALL_ROUTES: readonly Route[] = [
         next: page.next,
         searched_to: page.searchedToMs === null ? null : new Date(page.searchedToMs).toISOString(),
         newest: page.newest,
+        unread: [...page.unread],
       };
     },
   }),

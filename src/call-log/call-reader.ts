@@ -12,11 +12,13 @@
  *   a segment that it does not list is newer than all that it lists, or was removed.
  * - `refreshTimes` of a segment is awaited before any other method is called (`#refreshedSegments`), because
  *   a segment's times and `isGrowing` are not known before.
+ * - A segment that cannot be read ends no search, and each search tells of it (failed-reads.ts).
  */
 import { join } from 'node:path';
 import { type CallRecord, requestIdOf } from '../telemetry/call-record.js';
 import { type CallFilter, readPositionsOf, sortKeyOf } from './call-query.js';
 import type { GrowingSegment } from './call-writer.js';
+import { FailedReads } from './failed-reads.js';
 import { newerCalls } from './newer-calls.js';
 import { type CallPage, PageSearch } from './page-search.js';
 import { CALLS_FOLDER, type SegmentFile, segmentFiles } from './segment-files.js';
@@ -58,12 +60,13 @@ export class CallReader {
 
   /** Optional, at the start: reads the summary of each segment, so that the first search need not. */
   async begin(): Promise<void> {
-    await this.#refreshedSegments();
+    await this.#refreshedSegments(new FailedReads());
   }
 
   /**
    * Returns the call of that request id; undefined if none is on disk. It takes up to a second to find that
    * none is. The thread is blocked for each extent that is read, by 0.03 to 1 ms (`blocksAt` of Segment).
+   * Rejects if the call is not found, and a segment that may have it cannot be read.
    */
   async find(requestId: string): Promise<CallRecord | undefined> {
     // The id is a prefix that ends in `-`, and a request number in base 36.
@@ -73,16 +76,24 @@ export class CallReader {
     // Other digits of the same number, as with a 0 before them, are no id of ours.
     if (requestIdOf(prefix, request) !== requestId) return undefined;
     // The newest segment first, because most searches are for recent calls.
-    for (const segment of (await this.#refreshedSegments()).reverse()) {
-      // `extentsWith` returns undefined if all extents must be asked, as while the segment grows.
-      const extents =
-        (await segment.extentsWith(prefix, request)) ??
-        (await this.#extentsOf(segment)).filter((extent) => mayHaveCall(extent, prefix, request));
-      for (const extent of extents) {
-        for (const { block } of segment.blocksAt(extent)) {
-          const record = block.find(prefix, request);
-          if (record !== undefined) return record;
-        }
+    const failures = new FailedReads();
+    for (const segment of (await this.#refreshedSegments(failures)).reverse()) {
+      const record = await failures.orElse(segment, undefined, () => this.#findIn(segment, prefix, request));
+      if (record !== undefined) return record;
+    }
+    failures.throwFirst();
+    return undefined;
+  }
+
+  async #findIn(segment: Segment, prefix: string, request: number): Promise<CallRecord | undefined> {
+    // `extentsWith` returns undefined if all extents must be asked, as while the segment grows.
+    const extents =
+      (await segment.extentsWith(prefix, request)) ??
+      (await this.#extentsOf(segment)).filter((extent) => mayHaveCall(extent, prefix, request));
+    for (const extent of extents) {
+      for (const { block } of segment.blocksAt(extent)) {
+        const record = block.find(prefix, request);
+        if (record !== undefined) return record;
       }
     }
     return undefined;
@@ -97,9 +108,10 @@ export class CallReader {
     const before = cursor === undefined ? undefined : sortKeyOf(cursor);
     if (cursor !== undefined && before === undefined) return undefined;
     const endMs = performance.now() + this.#searchMs;
-    const segments = await this.#refreshedSegments();
+    const failures = new FailedReads();
+    const segments = await this.#refreshedSegments(failures);
     const extentsOf = (segment: Segment): Promise<readonly Extent[]> => this.#extentsOf(segment);
-    return new PageSearch({ segments, filter, limit, before, endMs, extentsOf }).run();
+    return new PageSearch({ segments, filter, limit, before, endMs, extentsOf, failures }).run();
   }
 
   /**
@@ -110,23 +122,29 @@ export class CallReader {
   async newerCalls(cursor: string, filter: CallFilter, limit: number): Promise<CallPage | undefined> {
     const positions = readPositionsOf(cursor);
     if (positions === undefined) return undefined;
-    const segments = await this.#refreshedSegments();
+    const failures = new FailedReads();
+    const segments = await this.#refreshedSegments(failures);
     const extentsOf = (segment: Segment): Promise<readonly Extent[]> => this.#extentsOf(segment);
-    return newerCalls({ segments, positions, filter, limit, extentsOf });
+    return newerCalls({ segments, positions, filter, limit, extentsOf, failures });
   }
 
   /**
-   * Lists the files. Returns a Segment of each, oldest first, whose `refreshTimes` has resolved. That reads a
-   * complete segment's summary once, and what another process has appended since the last read.
+   * Lists the files. Returns a Segment of each, oldest first, whose `refreshTimes` has resolved, or is one of
+   * the `failures`. That reads a complete segment's summary once, and what another process has appended since
+   * the last read.
    */
-  async #refreshedSegments(): Promise<Segment[]> {
+  async #refreshedSegments(failures: FailedReads): Promise<Segment[]> {
     const segments = new Map<number, Segment>();
     for (const { number, path } of this.#listedFiles())
       segments.set(number, this.#segments.get(number) ?? this.#segmentOf(number, path));
     this.#segments = segments;
     const listed = [...segments.values()];
     for (let index = 0; index < listed.length; index += OPEN_FILES_MAX)
-      await Promise.all(listed.slice(index, index + OPEN_FILES_MAX).map((segment) => segment.refreshTimes()));
+      await Promise.all(
+        listed
+          .slice(index, index + OPEN_FILES_MAX)
+          .map((segment) => failures.orElse(segment, undefined, () => segment.refreshTimes())),
+      );
     return listed;
   }
 

@@ -29,6 +29,7 @@ import {
   textBoundsAt,
 } from '../telemetry/contents-layout.js';
 import type { Log } from '../telemetry/log.js';
+import { FailedReads } from './failed-reads.js';
 import { SecretMask } from './secret-mask.js';
 import { type CallRetention, CONTENTS_FOLDER, segmentFiles } from './segment-files.js';
 import { hashOf } from './segment-index.js';
@@ -145,12 +146,17 @@ export class ContentsReader {
     this.#folder = join(dataPath, CONTENTS_FOLDER);
   }
 
-  /** Resolves with the contents of the call of that request id; undefined if none are kept. */
+  /**
+   * Resolves with the contents of the call of that request id; undefined if none are kept. Rejects if they
+   * are not found, and a segment cannot be read.
+   */
   async find(requestId: string): Promise<CallContents | undefined> {
+    const failures = new FailedReads();
     for (const { path } of segmentFiles(this.#folder, 'contents').reverse()) {
-      const contents = await findIn(path, requestId);
+      const contents = await failures.orElse({ path }, undefined, () => findIn(path, requestId));
       if (contents !== undefined) return contents;
     }
+    failures.throwFirst();
     return undefined;
   }
 }

@@ -10,6 +10,8 @@
  *   and end segments. For that a new segment of any process has a greater number than all that were listed
  *   before (`createSegment` of segment-files.ts), and a segment to which any process may still append is
  *   growing (`isGrowing` of segment.ts).
+ * - A segment that cannot be read stays in the cursor where it was, so that its calls come once it can be
+ *   read; `unread` of the page names it (test/unit/call-log/failed-reads.test.ts).
  * - One request has bounded work: once it has `limit` calls or has read NEWER_EXTENTS_MAX extents, it reads
  *   nothing of further segments, not even their indexes. The client asks again.
  */
@@ -23,6 +25,7 @@ import {
   type Position,
   type ReadPositions,
 } from './call-query.js';
+import type { FailedReads } from './failed-reads.js';
 import type { CallPage } from './page-search.js';
 import type { Extent } from './segment-index.js';
 import type { ExtentAt } from './segment-summary.js';
@@ -41,11 +44,13 @@ interface NewerCallsOptions {
   readonly limit: number;
   /** Returns the extents of the segment, oldest first. */
   readonly extentsOf: (segment: Segment) => Promise<readonly Extent[]>;
+  /** Has the segments that could not be refreshed, and gets those that cannot be read. */
+  readonly failures: FailedReads;
 }
 
 /** `newest` of the page is the next cursor; `next` and `searchedToMs` are null. */
 export async function newerCalls(options: NewerCallsOptions): Promise<CallPage> {
-  const { segments, positions, filter, limit, extentsOf } = options;
+  const { segments, positions, filter, limit, extentsOf, failures } = options;
   const mayPass = extentTestOf(filter);
   const calls: CallRecord[] = [];
   let extentsLeft = NEWER_EXTENTS_MAX;
@@ -65,23 +70,28 @@ export async function newerCalls(options: NewerCallsOptions): Promise<CallPage> 
     }
     // Asked before the extents are read: a segment that ends meanwhile may have more calls than they have.
     const isComplete = !segment.isGrowing;
-    const extents = await extentsOf(segment);
     let position = start;
-    for (const extent of extents) {
-      if (endOf(extent) <= position.at) continue;
-      if (isFull()) break;
-      if (mayPass(extent)) {
-        extentsLeft -= 1;
-        position = appendNewer(await segment.blocks([extent]), position, filter, calls, limit);
-      } else position = { at: endOf(extent), call: 0 };
-    }
-    if (!isComplete || position.at < endOf(extents.at(-1))) nextSegments.set(segment.number, position);
+    const isReadWhole = await failures.orElse(segment, false, async () => {
+      const extents = await extentsOf(segment);
+      for (const extent of extents) {
+        if (endOf(extent) <= position.at) continue;
+        if (isFull()) break;
+        if (mayPass(extent)) {
+          extentsLeft -= 1;
+          const newer = newerIn(await segment.blocks([extent]), position, filter, limit - calls.length);
+          calls.push(...newer.calls);
+          position = newer.position;
+        } else position = { at: endOf(extent), call: 0 };
+      }
+      return isComplete && position.at >= endOf(extents.at(-1));
+    });
+    if (!isReadWhole) nextSegments.set(segment.number, position);
     if (isNew && position !== FIRST_POSITION) lastRead = segment.number;
   }
   // Segments above `lastRead` are still new for the next cursor, which names a bounded number of segments.
   for (const number of nextSegments.keys()) if (number > lastRead) nextSegments.delete(number);
   const newest = newerCursorOf({ lastNumber: lastRead, segments: nextSegments });
-  return { calls, next: null, searchedToMs: null, newest };
+  return { calls, next: null, searchedToMs: null, newest, unread: failures.texts };
 }
 
 /** Returns the offset in the segment at which the extent ends; 0 without an extent. */
@@ -90,26 +100,26 @@ function endOf(extent: ExtentAt | undefined): number {
 }
 
 /**
- * Adds the calls from `position` on that pass the filter to `calls`, until `calls` has `limit`. Returns the
- * position after the last call that the filter was asked for.
+ * Returns the calls from `position` on that pass the filter, at most `limit`, and the position after the last
+ * call that the filter was asked for. Throws if a block is damaged.
  */
-function appendNewer(
+function newerIn(
   blocks: readonly BlockAt[],
   position: Position,
   filter: CallFilter,
-  calls: CallRecord[],
   limit: number,
-): Position {
+): { readonly calls: readonly CallRecord[]; readonly position: Position } {
+  const calls: CallRecord[] = [];
   let nextPosition = position;
   for (const { at, block } of blocks) {
     if (at < position.at) continue;
     const passes = callTestOf(filter, block);
     for (let call = at === position.at ? position.call : 0; call < block.count; call++) {
-      if (calls.length >= limit) return { at, call };
+      if (calls.length >= limit) return { calls, position: { at, call } };
       // Without a test, no call of the block passes.
       if (passes?.(call) === true) calls.push(block.recordOf(call));
     }
     nextPosition = { at: at + block.bytes, call: 0 };
   }
-  return nextPosition;
+  return { calls, position: nextPosition };
 }

@@ -10,7 +10,8 @@
  * - A search ends within its time, but for the MiB that it reads (test/unit/call-log/search-time.test.ts).
  * - A page that ends early says how far the search came, and each page comes farther than the one before.
  * - Pages list each call that passes once, in the order of `newestFirst`, also calls that ended in the same
- *   millisecond and searches without time (test/unit/call-log/call-log.test.ts).
+ *   millisecond and searches without time (test/unit/call-log/call-log.test.ts). Missing are only calls of
+ *   segments that `unread` names.
  */
 import type { CallRecord } from '../telemetry/call-record.js';
 import {
@@ -22,6 +23,7 @@ import {
   type SortKey,
   callTestOf,
 } from './call-query.js';
+import type { FailedReads } from './failed-reads.js';
 import type { Extent } from './segment-index.js';
 import type { BlockAt, Segment } from './segment.js';
 
@@ -46,7 +48,11 @@ export interface CallPage {
   readonly searchedToMs: number | null;
   /** The cursor with which `CallReader.newerCalls` returns calls that are written after this search began. */
   readonly newest: string;
+  /** The segments that could not be read (`texts` of FailedReads): their calls may be missing. */
+  readonly unread: readonly string[];
 }
+
+type Match = SortKey & BlockAt;
 
 interface FoundCall extends SortKey {
   readonly record: CallRecord;
@@ -76,6 +82,8 @@ interface PageSearchOptions {
   readonly endMs: number;
   /** Returns the extents of the segment, oldest first. */
   readonly extentsOf: (segment: Segment) => Promise<readonly Extent[]>;
+  /** Has the segments that could not be refreshed, and gets those that cannot be read. */
+  readonly failures: FailedReads;
 }
 
 export class PageSearch {
@@ -146,7 +154,8 @@ export class PageSearch {
       (candidates.length < count || unreadSegments[0]!.lastMs >= candidates[0]!.extent.lastMs)
     ) {
       const segment = unreadSegments.shift()!;
-      for (const extent of await this.#options.extentsOf(segment)) {
+      const { extentsOf, failures } = this.#options;
+      for (const extent of await failures.orElse(segment, [], () => extentsOf(segment))) {
         const { firstMs, lastMs } = extent;
         if (firstMs <= this.#toMs && lastMs >= this.#fromMs && this.#mayPass(extent))
           candidates.push({ segment, extent });
@@ -161,34 +170,49 @@ export class PageSearch {
    * Extents that are not read because the time is over become candidates again.
    */
   async #read(batch: readonly Candidate[]): Promise<void> {
-    const { filter, before, limit } = this.#options;
-    const matches: (SortKey & BlockAt)[] = [];
+    const { filter, before, limit, failures } = this.#options;
+    const matches: Match[] = [];
     const ranges = rangesOf(batch);
     for (let isFirst = true; ranges.length > 0 && (isFirst || !this.#isTimeOver); isFirst = false) {
-      const reads = takeRanges(ranges).map(async ({ segment, extents }) => ({
-        segment,
-        blocks: await segment.blocks(extents),
-      }));
-      for (const { segment, blocks } of await Promise.all(reads)) {
-        const end = this.#ends.get(segment.number) ?? Infinity;
-        for (const block of blocks)
-          if (block.at < end) matches.push(...matchesIn(block, segment.number, filter, before));
-      }
+      const reads = takeRanges(ranges).map(({ segment, extents }) =>
+        failures.orElse(segment, [], async () => {
+          const end = this.#ends.get(segment.number) ?? Infinity;
+          const blocks = await segment.blocks(extents);
+          return blocks.flatMap((block) =>
+            block.at < end ? matchesIn(block, segment.number, filter, before) : [],
+          );
+        }),
+      );
+      for (const matchesOfRange of await Promise.all(reads)) matches.push(...matchesOfRange);
     }
-    const found = matches
-      .sort(newestFirst)
-      .slice(0, limit + 1)
-      .map(({ endedMs, segment, at, call, block }) => {
-        return { endedMs, segment, at, call, record: block.recordOf(call) };
-      });
+    const found = this.#decodeNewest(matches);
     this.#foundCalls = [...this.#foundCalls, ...found].sort(newestFirst).slice(0, limit + 1);
     const unread = ranges.flatMap(({ segment, extents }) => extents.map((extent) => ({ segment, extent })));
     this.#candidates.unshift(...unread.sort(newestExtentFirst));
   }
 
+  /** Decodes the newest matches: as many as a page has, and one more. Leaves out calls that are damaged. */
+  #decodeNewest(matches: Match[]): FoundCall[] {
+    const { limit, segments, failures } = this.#options;
+    const found: FoundCall[] = [];
+    for (const { endedMs, segment, at, call, block } of matches.sort(newestFirst)) {
+      if (found.length > limit) break;
+      try {
+        found.push({ endedMs, segment, at, call, record: block.recordOf(call) });
+      } catch (error) {
+        // `!`: the block was read from one of the segments.
+        failures.add(
+          segments.find(({ number }) => number === segment)!,
+          error,
+        );
+      }
+    }
+    return found;
+  }
+
   /** Returns the page if it is full, all is read, or the time is over; else undefined. */
   #page(): CallPage | undefined {
-    const { limit } = this.#options;
+    const { limit, failures } = this.#options;
     const found = this.#foundCalls;
     const newest = this.#newest;
     // When the newest call that was not read may have ended; -Infinity if all were read.
@@ -199,7 +223,7 @@ export class PageSearch {
     if (unreadMs === -Infinity || (found.length > limit && found[limit]!.endedMs > unreadMs)) {
       const calls = found.slice(0, limit).map(({ record }) => record);
       const next = found.length > limit ? cursorAfter(found[limit - 1]!) : null;
-      return { calls, next, searchedToMs: null, newest };
+      return { calls, next, searchedToMs: null, newest, unread: failures.texts };
     }
     // A page that is not full ends only after some progress, else the client would get the same cursor again.
     if (!this.#isTimeOver || unreadMs >= this.#startMs) return undefined;
@@ -214,6 +238,7 @@ export class PageSearch {
       next: cursorAfter(isFull ? listed.at(-1)! : nextKey),
       searchedToMs: isFull ? null : unreadMs,
       newest,
+      unread: failures.texts,
     };
   }
 }
@@ -254,9 +279,9 @@ function matchesIn(
   segment: number,
   filter: CallFilter,
   before: SortKey | undefined,
-): (SortKey & BlockAt)[] {
+): Match[] {
   const passes = callTestOf(filter, block);
-  const matches: (SortKey & BlockAt)[] = [];
+  const matches: Match[] = [];
   if (passes === undefined) return matches;
   for (let call = 0; call < block.count; call++) {
     if (!passes(call)) continue;

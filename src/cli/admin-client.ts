@@ -172,7 +172,13 @@ interface Page<Item> {
   readonly data: readonly Item[];
   /** The cursor of the items that follow; null if none do. */
   readonly next: string | null;
+  /** Files that could not be read, so that items may be missing. Only lists of calls have it. */
+  readonly unread?: readonly string[];
 }
+
+/** Returns what a command says if calls may be missing. `unread`: `unread` of a Page. */
+export const unreadText = (unread: readonly string[]): string =>
+  `Calls may be missing: files of the call log cannot be read (${unread.join('; ')}).`;
 
 /**
  * Visits the items of a list page by page, at most `itemsMax`. Reads the next page when `visit` has resolved,
@@ -182,7 +188,8 @@ interface Page<Item> {
 export async function eachPage(
   client: AdminClient,
   path: string,
-  visit: (items: readonly never[]) => Promise<void> | void, // `never` lets any type of item fit.
+  // `never` lets any type of item fit. `unread`: that of the page, or an empty list.
+  visit: (items: readonly never[], unread: readonly string[]) => Promise<void> | void,
   itemsMax = Infinity,
 ): Promise<string | null> {
   let remaining = itemsMax;
@@ -190,10 +197,11 @@ export async function eachPage(
   do {
     const limit = String(Math.min(remaining, PAGE_ITEMS_MAX));
     const query = queryOf({ limit, cursor: cursor ?? undefined });
-    const { data, next } = (await client.call('GET', withQuery(path, query))) as Partial<Page<never>>;
+    const page = (await client.call('GET', withQuery(path, query))) as Partial<Page<never>>;
+    const { data, next, unread = [] } = page;
     // Without a `next` the first page would be read again and again.
     if (data === undefined || next === undefined) throw new CommandError(foreignText(200, 'GET'));
-    await visit(data);
+    await visit(data, unread);
     remaining -= data.length;
     cursor = next;
   } while (remaining > 0 && cursor !== null);
@@ -207,8 +215,13 @@ export async function readList<Item>(
   itemsMax?: number,
 ): Promise<Page<Item>> {
   const data: Item[] = [];
-  const next = await eachPage(client, path, (items: readonly Item[]) => void data.push(...items), itemsMax);
-  return { data, next };
+  const allUnread = new Set<string>();
+  const visit = (items: readonly Item[], unread: readonly string[]): void => {
+    data.push(...items);
+    for (const file of unread) allUnread.add(file);
+  };
+  const next = await eachPage(client, path, visit, itemsMax);
+  return { data, next, ...(allUnread.size > 0 && { unread: [...allUnread] }) };
 }
 
 /** Adds the parameters to a path, which may have a query already. */

@@ -11,7 +11,15 @@ import { PAGE_ITEMS_MAX } from '../admin/addresses.js';
 import type { CallsPageView, CallView, ContentsView } from '../admin/call-routes.js';
 import { type CsvCell, csvOf } from '../core/csv.js';
 import { addAdminCommand } from './admin-command.js';
-import { NoResponse, queryOf, readList, withAdminClient, withGateway, withQuery } from './admin-client.js';
+import {
+  NoResponse,
+  queryOf,
+  readList,
+  unreadText,
+  withAdminClient,
+  withGateway,
+  withQuery,
+} from './admin-client.js';
 import {
   addAdminOptions,
   type AdminOptions,
@@ -125,6 +133,7 @@ async function listCalls(options: ListOptions): Promise<void> {
     if (options.json === true) printJson(list);
     else if (options.csv === true) process.stdout.write(csvOf(CALL_CSV_FIELDS, list.data.map(csvCellsOf)));
     else await printTable(CALL_COLUMNS, list.data, 'No such call is kept.');
+    if (list.unread !== undefined) printError(unreadText(list.unread));
   });
 }
 
@@ -139,10 +148,18 @@ async function tailCalls(options: CallFilterOptions): Promise<void> {
       else printLine(CALL_COLUMNS.map(({ text }) => text(call)).join('  '));
     }
   };
+  /** `unread` of the last page. */
+  let unreadFiles = '';
   await withGateway(options, async (client) => {
     const path = pathOf(options);
-    const fetchPage = async (query: Readonly<Record<string, string>>): Promise<CallsPageView> =>
-      (await client.call('GET', withQuery(path, queryOf(query)))) as CallsPageView;
+    const fetchPage = async (query: Readonly<Record<string, string>>): Promise<CallsPageView> => {
+      const page = (await client.call('GET', withQuery(path, queryOf(query)))) as CallsPageView;
+      // A gateway of an earlier version sends no `unread`.
+      const { unread = [] } = page as Partial<CallsPageView>;
+      if (unread.length > 0 && unread.join() !== unreadFiles) printError(unreadText(unread));
+      unreadFiles = unread.join();
+      return page;
+    };
     const page = await fetchPage({ limit: String(TAIL_FIRST_CALLS) });
     // This page begins with the newest call. Pages with `after` begin with the oldest.
     print([...page.data].reverse());

@@ -2,8 +2,8 @@
  * `tollgate export`: writes the calls or the usage of one day, for other programs, as lines or Parquet
  * (docs/exports.md). program.ts adds the command, which reads from the admin interface page by page.
  *
- * Must hold: if the gateway fails halfway, the output is cut off and the exit code is not 0
- * (test/e2e/export.test.ts); in a folder without a store nothing is written
+ * Must hold: if the gateway fails halfway, or cannot read all calls, the output is cut off and the exit code
+ * is not 0 (test/e2e/export.test.ts); in a folder without a store nothing is written
  * (test/unit/cli/store-client.test.ts). A new field of CallView or UsageRowView that is to be exported is
  * added to its list of columns: the compiler asks only for its kind (COLUMN_KINDS).
  */
@@ -13,10 +13,17 @@ import type { CallView } from '../admin/call-routes.js';
 import type { UsageRowView } from '../admin/views.js';
 import { type CsvCell, csvOf } from '../core/csv.js';
 import { parseMomentMs } from '../core/clock.js';
-import { type AdminClient, eachPage, queryOf, withAdminClient, withQuery } from './admin-client.js';
+import {
+  type AdminClient,
+  eachPage,
+  queryOf,
+  unreadText,
+  withAdminClient,
+  withQuery,
+} from './admin-client.js';
 import { CALL_CSV_FIELDS, csvCellsOf } from './call-commands.js';
 import { addAdminOptions, type AdminOptions, exampleText } from './options.js';
-import { Misuse } from './output.js';
+import { CommandError, Misuse } from './output.js';
 
 const FORMATS = ['jsonl', 'csv', 'parquet'] as const;
 
@@ -77,7 +84,10 @@ async function exportRows(
     rowKind === 'calls'
       ? ['/calls', await outputOf(format, CALL_CSV_FIELDS, csvCellsOf, CALL_LIST_FIELDS)]
       : ['/usage/rows', await outputOf(format, USAGE_CELLS, usageCells)];
-  await eachPage(client, withQuery(route, queryOf({ from: day, to: day })), output.write);
+  await eachPage(client, withQuery(route, queryOf({ from: day, to: day })), (rows, unread) => {
+    if (unread.length > 0) throw new CommandError(unreadText(unread));
+    return output.write(rows);
+  });
   await output.end();
 }
 

@@ -24,6 +24,9 @@ const FROM_NEWEST = '';
 /** The period of the live tail: as long as an ended call may wait until the call log has written it. */
 const TAIL_MS = 1_000;
 
+/** A page that stays open may be answered by a gateway of an earlier version, which sends no `unread`. */
+type FetchedPage = Omit<CallsPageView, 'unread'> & Partial<Pick<CallsPageView, 'unread'>>;
+
 interface ShownCalls {
   /** The newest first, as far as `addNewer` can tell. */
   readonly calls: readonly CallView[];
@@ -31,6 +34,8 @@ interface ShownCalls {
   readonly next: string | null;
   /** `searched_to` of the last page. */
   readonly searchedTo: string | null;
+  /** `unread` of the last page. */
+  readonly unread: readonly string[];
 }
 
 /**
@@ -73,10 +78,10 @@ export function useCallList(filter: Readonly<Record<string, string | undefined>>
     async (
       list: ListRequests,
       parameters: Parameters<typeof queryOf>[0],
-      onPage: (page: CallsPageView) => void,
+      onPage: (page: FetchedPage) => void,
     ) => {
       try {
-        const page = await get<CallsPageView>(`/calls${queryOf({ ...filter, ...parameters })}`);
+        const page = await get<FetchedPage>(`/calls${queryOf({ ...filter, ...parameters })}`);
         if (latestList.current !== list) return;
         setError(undefined);
         onPage(page);
@@ -102,7 +107,7 @@ export function useCallList(filter: Readonly<Record<string, string | undefined>>
         const parameters = { limit: missingCount, cursor };
         // The cursor stays null, which ends the loop, if the request fails or its response is dropped.
         cursor = null;
-        await request(list, parameters, ({ data, next, newest, searched_to: searchedTo }) => {
+        await request(list, parameters, ({ data, next, newest, searched_to: searchedTo, unread = [] }) => {
           cursor = next;
           missingCount -= data.length;
           if (isFromNewest) {
@@ -111,10 +116,10 @@ export function useCallList(filter: Readonly<Record<string, string | undefined>>
             latestList.current = list;
           }
           setShown((former) => {
-            if (former === undefined || isFromNewest) return { calls: data, next, searchedTo };
+            if (former === undefined || isFromNewest) return { calls: data, next, searchedTo, unread };
             // If the tail has cut the list meanwhile, these calls would follow after a gap.
             if (former.next === FROM_NEWEST) return former;
-            return { calls: [...former.calls, ...data], next, searchedTo };
+            return { calls: [...former.calls, ...data], next, searchedTo, unread };
           });
         });
       }
@@ -127,9 +132,10 @@ export function useCallList(filter: Readonly<Record<string, string | undefined>>
     latestList.current = list;
     const timer = setTimeout(
       () =>
-        void request(list, { limit: PAGE_CALLS }, ({ data, next, newest, searched_to: searchedTo }) => {
+        void request(list, { limit: PAGE_CALLS }, (page) => {
+          const { data, next, newest, searched_to: searchedTo, unread = [] } = page;
           list.tailCursor = newest;
-          setShown({ calls: data, next, searchedTo });
+          setShown({ calls: data, next, searchedTo, unread });
           // A page without `searchedTo` is full, or has all calls.
           if (searchedTo === null) list.isFetchingOlder = false;
           else void addOlder(list, next, PAGE_CALLS - data.length);
@@ -151,18 +157,19 @@ export function useCallList(filter: Readonly<Record<string, string | undefined>>
     // Without a cursor no second request of the tail is sent while this one runs. After a failure `finally`
     // sets the same cursor again.
     list.tailCursor = undefined;
-    void request(list, { after, limit: PAGE_CALLS }, ({ data, newest }) => {
+    void request(list, { after, limit: PAGE_CALLS }, ({ data, newest, unread = [] }) => {
       list.tailCursor = newest;
-      if (data.length === 0) return;
       // Each process's calls come in the order in which it recorded them. The list has those first that ended
       // last, but calls of a later response are above them all, also if they ended a little earlier.
       const added = data.toSorted((first, second) => second.time.localeCompare(first.time));
       setShown((former) => {
         if (former === undefined) return former;
+        // The same object, so that nothing is drawn again.
+        if (added.length === 0 && unread.join() === former.unread.join()) return former;
         const calls = [...added, ...former.calls];
         // `former.next` is the cursor after the calls that are cut: calls from there on would leave a gap.
         const next = calls.length > CALLS_SHOWN_MAX ? FROM_NEWEST : former.next;
-        return { ...former, calls: calls.slice(0, CALLS_SHOWN_MAX), next };
+        return { ...former, calls: calls.slice(0, CALLS_SHOWN_MAX), next, unread };
       });
       // More calls end than the tail can fetch: it would show ever older ones.
       if (data.length === PAGE_CALLS && !list.isFetchingOlder) void addOlder(list, FROM_NEWEST, PAGE_CALLS);

@@ -73,6 +73,13 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
               columns={CALL_COLUMNS}
             />
           )}
+          <ErrorText
+            text={
+              shown.unread.length === 0
+                ? undefined
+                : `Calls may be missing: files of the call log cannot be read (${shown.unread.join('; ')}).`
+            }
+          />
           {shown.searchedTo !== null && (
             <p class="muted">
               Searched back to {exactMoment(Date.parse(shown.searchedTo))}; there may be older ones.

@@ -3,6 +3,7 @@ import t from 'tap';
 import { newestCursorOf, readPositionsOf } from '#src/call-log/call-query.js';
 import { CallReader } from '#src/call-log/call-reader.js';
 import { CallWriter } from '#src/call-log/call-writer.js';
+import { FailedReads } from '#src/call-log/failed-reads.js';
 import { newerCalls } from '#src/call-log/newer-calls.js';
 import { segmentFiles, type CallRetention } from '#src/call-log/segment-files.js';
 import { Segment } from '#src/call-log/segment.js';
@@ -108,6 +109,7 @@ void t.test(
           read.push(segments.indexOf(segment));
           return segment.extents();
         },
+        failures: new FailedReads(),
       });
       found.push(...page.calls);
       // Those that grow are read again, because they may have more calls.

@@ -76,6 +76,21 @@ void t.test('an attempt that the caller has ended has not failed', async (t) => 
   t.notMatch(text, /failed \(cancelled\)/);
 });
 
+void t.test('a list of calls, and an export, say which files the gateway cannot read', async (t) => {
+  const unread = ['0000000042.calls: EACCES'];
+  const origin = await serve(t, (_request, response) =>
+    response.end(JSON.stringify({ data: [CALL], next: null, searched_to: null, newest: 'n1', unread })),
+  );
+  const run = (...words: string[]) =>
+    runCommand(t.testdir(), [...words, '--admin-url', origin], { TOLLGATE_ADMIN_TOKEN: TOKEN });
+  const said = /Calls may be missing: files of the call log cannot be read \(0000000042\.calls: EACCES\)\.\n/;
+  t.match(await run('calls', 'list'), { code: 0, stdout: /req_a-1/, stderr: said });
+  const json = await run('calls', 'list', '--json');
+  t.match(json, { code: 0, stderr: said });
+  t.same((JSON.parse(json.stdout) as { unread: string[] }).unread, unread);
+  t.match(await run('export', 'calls', '--day', '2025-01-31'), { code: 1, stdout: '', stderr: said });
+});
+
 void t.test('calls tail goes on where it was after a gateway that did not answer', async (t) => {
   let requests = 0;
   const origin = await serve(t, (request, response) => {
