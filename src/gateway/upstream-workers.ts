@@ -5,16 +5,20 @@
  * `workers: 0` for all its calls. This own worker starts and ends with its listener. gateway.ts owns an
  * UpstreamWorkers, on the main thread of a gateway process.
  *
- * Must hold: every listener gets a channel to a dead worker's successor, and the calls that the dead worker
- * had in flight no longer count against limits. There is no unit test: see test/e2e/thread-failure.test.ts
- * and test/unit/ledger/upstream-counters.test.ts.
+ * Must hold:
+ * - Every listener gets a channel to a dead worker's successor, and the calls that the dead worker had in
+ *   flight no longer count against limits (test/e2e/thread-failure.test.ts,
+ *   test/unit/ledger/upstream-counters.test.ts).
+ * - Workers that die at each start are started ever more seldom, and `close` waits for no pause.
  */
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Piscina } from 'piscina';
 import type { CallTableBuffer } from '../channel/call-table.js';
 import { createFrameChannel, type FrameChannel } from '../channel/frame-port.js';
+import { SystemClock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
+import { type RestartPauses, RestartPolicy } from '../core/restart-policy.js';
 import { createPool } from './thread-pool.js';
 import type { UpstreamBuffers, UpstreamCounters } from '../ledger/upstream-counters.js';
 import type { CredentialKeeper } from '../providers/credentials/credential-keeper.js';
@@ -29,8 +33,11 @@ import type { GatewayMetrics } from './gateway-metrics.js';
 import type { GatewayState } from './gateway-options.js';
 import { newSettingsReplies, type SettingsReplies, stuckOf } from './reload.js';
 
-/** The pause before a dead worker is replaced: workers that die at their start would take a whole core. */
-const WORKER_PAUSE_MS = 100;
+/**
+ * The pauses before a dead worker is replaced. Callers that retry do not notice the first. A worker that has
+ * lived for a second has not died at its start. Those that do take 0.3 s of a core for each try.
+ */
+const WORKER_PAUSES: RestartPauses = { firstMs: 100, longestMs: 5_000, healthyMs: 1_000 };
 
 /** How long `close` waits for workers to abort their calls and close their sockets. */
 const WORKERS_CLOSE_WAIT_MS_MAX = 2_000;
@@ -99,7 +106,8 @@ export class UpstreamWorkers {
   #routes: readonly ModelRoute[];
   /** One promise for each worker with a thread, and its successors; resolves after `close`. */
   readonly #workerLoops: Promise<void>[] = [];
-  #isClosing = false;
+  /** Aborted by `close`: then no worker is started any more. */
+  readonly #closing = new AbortController();
 
   constructor(options: UpstreamWorkersOptions) {
     this.#options = options;
@@ -182,7 +190,7 @@ export class UpstreamWorkers {
 
   /** Ends the tasks, then the threads. To be called when the listeners have ended. */
   async close(): Promise<void> {
-    this.#isClosing = true;
+    this.#closing.abort();
     this.#sendAll({ kind: 'close' });
     await Promise.race([
       Promise.all(this.#workerLoops),
@@ -197,25 +205,27 @@ export class UpstreamWorkers {
 
   /** Runs a worker and its successors until `close`. */
   async #keepAlive(index: number, pool: Piscina, clients: WorkerClients): Promise<void> {
-    for (;;) {
+    const { signal } = this.#closing;
+    // A function, so that TypeScript does not assume the value from before an `await`.
+    const isClosing = (): boolean => signal.aborted;
+    const policy = new RestartPolicy(new SystemClock(), WORKER_PAUSES);
+    while (!isClosing()) {
       const taskEnd = this.#run(index, pool);
+      policy.onReady();
       clients.attachWorker(index);
       const reason = await taskEnd;
       this.#release(index);
-      if (this.#hasBegunClosing()) return;
+      if (isClosing()) return;
+      const pauseMs = policy.pauseAfterExitMs();
       this.#options.log.error('upstream worker died and is being replaced; its calls were not billed', {
         worker: index,
         error: reason,
+        pause_ms: pauseMs,
       });
       clients.detachWorker(index);
-      await delay(WORKER_PAUSE_MS);
-      if (this.#hasBegunClosing()) return;
+      // Rejects at `close`, which ends the loop.
+      await delay(pauseMs, undefined, { signal }).catch(() => undefined);
     }
-  }
-
-  /** A method, so that TypeScript does not assume the value from before an `await`. */
-  #hasBegunClosing(): boolean {
-    return this.#isClosing;
   }
 
   /** Closes the ports of a worker that has ended, and gives back what its calls had taken. */

@@ -6,14 +6,13 @@
  * Must hold:
  * - A member has at most one process at a time, since two would have one slot
  *   (test/unit/supervisor/group-member.start-later.test.ts).
- * - The pause before a restart doubles each time, up to the longest one, and is the first one again after a
- *   healthy life (test/unit/supervisor/group-member.restart-policy.test.ts).
+ * - The pauses between starts are those of a RestartPolicy (core/restart-policy.ts).
  * - A fork that fails is tried again after a pause (test/unit/supervisor/group-member.start-later.test.ts).
  */
 import type { Settings } from '../config/schema.js';
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
-import type { MonotonicMs } from '../core/units.js';
+import { type RestartPauses, RestartPolicy } from '../core/restart-policy.js';
 import type { GatewayReady, StartGateway, Snapshot } from '../gateway/messages.js';
 import {
   type GatewayExit,
@@ -24,46 +23,8 @@ import {
 import { callLater } from './late-timer.js';
 import type { PrimaryCandidate } from './primary.js';
 
-interface RestartPauses {
-  readonly firstMs: number;
-  readonly longestMs: number;
-  /** A life is healthy if the gateway has served for so long. */
-  readonly healthyMs: number;
-}
-
 /** Clients that retry do not notice the first pause. A gateway that cannot start is tried every 10 s. */
 export const RESTART_PAUSES: RestartPauses = { firstMs: 100, longestMs: 10_000, healthyMs: 60_000 };
-
-/** Decides how long to wait before a gateway that ended is started again. */
-export class RestartPolicy {
-  readonly #clock: Clock;
-  readonly #pauses: RestartPauses;
-  #nextPauseMs: number;
-  /** Undefined while no gateway serves. */
-  #readySinceMs: MonotonicMs | undefined;
-
-  constructor(clock: Clock, pauses: RestartPauses) {
-    this.#clock = clock;
-    this.#pauses = pauses;
-    this.#nextPauseMs = pauses.firstMs;
-  }
-
-  onReady(): void {
-    this.#readySinceMs = this.#clock.monotonicMs();
-  }
-
-  /** Call it once for each gateway that has ended, ready or not. Returns the pause in milliseconds. */
-  pauseAfterExitMs(): number {
-    const { firstMs, longestMs, healthyMs } = this.#pauses;
-    const readySinceMs = this.#readySinceMs;
-    this.#readySinceMs = undefined;
-    if (readySinceMs !== undefined && this.#clock.monotonicMs() - readySinceMs >= healthyMs)
-      this.#nextPauseMs = firstMs;
-    const pauseMs = this.#nextPauseMs;
-    this.#nextPauseMs = Math.min(pauseMs * 2, longestMs);
-    return pauseMs;
-  }
-}
 
 interface MemberOptions extends GatewayProcessOptions {
   readonly pauses: RestartPauses;

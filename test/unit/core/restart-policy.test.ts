@@ -1,7 +1,9 @@
 /** Pauses between starts, with the clock held. */
 import t from 'tap';
+import { RestartPolicy } from '#src/core/restart-policy.js';
 import { asMonotonicMs, asWallMs } from '#src/core/units.js';
-import { RESTART_PAUSES, RestartPolicy } from '#src/supervisor/group-member.js';
+
+const PAUSES = { firstMs: 100, longestMs: 10_000, healthyMs: 60_000 };
 
 class HeldClock {
   nowMs = 0;
@@ -10,7 +12,7 @@ class HeldClock {
 }
 
 void t.test('pauses double up to the longest', (t) => {
-  const policy = new RestartPolicy(new HeldClock(), RESTART_PAUSES);
+  const policy = new RestartPolicy(new HeldClock(), PAUSES);
   const pauses = Array.from({ length: 10 }, () => policy.pauseAfterExitMs());
   t.same(pauses, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000, 10_000]);
   t.end();
@@ -18,7 +20,7 @@ void t.test('pauses double up to the longest', (t) => {
 
 void t.test('a healthy life begins them anew, a shorter one does not', (t) => {
   const clock = new HeldClock();
-  const policy = new RestartPolicy(clock, RESTART_PAUSES);
+  const policy = new RestartPolicy(clock, PAUSES);
   const liveFor = (ms: number): number => {
     policy.onReady();
     clock.nowMs += ms;
