@@ -88,9 +88,10 @@ export class GatewayLogs {
   /** Lines for the access log, during a drain. */
   #lines: string[] = [];
   #drainTimer: NodeJS.Timeout | undefined;
-  /** Dropped records: since the last log line about them, and since the start. */
+  /** Records that a ring did not take, for any log, since the last log line about them. */
   #droppedUnlogged = 0;
-  #droppedSinceStart = 0;
+  /** Those of them that the call log lacks, since the start. */
+  #droppedRecords = 0;
   /** Rejected calls that were too many to be stored, since the start. */
   #unstoredRejections = 0;
   /** When dropped records were last logged; monotonic. */
@@ -231,11 +232,12 @@ export class GatewayLogs {
   /** Counts the records that the ring did not take since the last drain. */
   #countLost(reader: CallRingReader): void {
     const droppedStored = reader.takeDropped();
-    const dropped = droppedStored + reader.takeDroppedLogOnly();
-    this.#droppedUnlogged += dropped;
-    this.#droppedSinceStart += dropped;
+    this.#droppedUnlogged += droppedStored + reader.takeDroppedLogOnly();
     const unstored = reader.takeUnstored();
-    if (this.#keepsCalls) this.#unstoredRejections += unstored;
+    if (this.#keepsCalls) {
+      this.#droppedRecords += droppedStored;
+      this.#unstoredRejections += unstored;
+    }
     // Records that the access log alone wanted are not exported, so exports do not lack them.
     if (droppedStored + unstored > 0) this.#outbox?.countDropped(droppedStored + unstored);
   }
@@ -269,11 +271,11 @@ export class GatewayLogs {
     this.#contentsBudgets[listener]!.giveBackAll();
   }
 
-  /** How many calls the logs lack: a ring was full, the disk failed, or too many calls were rejected. */
+  /** How many calls the call log lacks: a ring was full, the disk failed, or too many calls were rejected. */
   get dropped(): DroppedCalls {
     const contents = this.#contentsBudgets.reduce((total, { dropped }) => total + dropped, 0);
     return {
-      records: this.#droppedSinceStart + this.#calls.dropped,
+      records: this.#droppedRecords + this.#calls.dropped,
       contents: contents + this.#contents.dropped,
       rejected: this.#unstoredRejections,
     };
