@@ -10,9 +10,12 @@
  * dropped if the disk is full; the accounting never waits for the cache. Its record has a digest of response
  * and key, because LMDB has no checksums: a damaged or misplaced record matches no key.
  *
- * Must hold: a listener that waits for another listener's call gets a reply however that call ends, or its
- * caller hangs. Tests: test/unit/request/response-cache.test.ts (both sides of the port),
- * test/fuzz/stored-responses.test.ts.
+ * Must hold (test/unit/request/response-cache.test.ts, both sides of the port;
+ * test/fuzz/stored-responses.test.ts):
+ * - A listener that waits for another listener's call gets a reply however that call ends, or its caller
+ *   hangs.
+ * - What was cleared is served no more, and is removed from the disk as soon as the disk allows it: the next
+ *   process would serve it.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { MessagePort } from 'node:worker_threads';
@@ -39,6 +42,7 @@ const UNWRITTEN_BYTES_MAX = 16 * 1024 * 1024;
 const FREE_BYTES_MIN = 1024 * 1024;
 /** How many keys are read in one event-loop turn when the responses of one model are removed: some ms. */
 const CLEARED_KEYS_A_TURN = 1_000;
+/** How often expired responses are removed, and cleared ones that could not be removed before. */
 const SWEEP_PERIOD_MS = 60_000;
 
 interface CacheServiceOptions {
@@ -73,6 +77,10 @@ export class CacheService {
   #clearedMs = -Infinity;
   /** When the responses of a model were cleared, by its id. */
   readonly #clearedModels = new Map<string, number>();
+  /** The models whose cleared responses may still be on disk; undefined stands for all models. */
+  readonly #unremoved = new Set<string | undefined>();
+  /** When the removal of those was last tried; monotonic. */
+  #removalTriedMs = -Infinity;
   /** By the id of each model with a cache. */
   #rules: ReadonlyMap<string, CacheRule> = new Map();
   /** How many bytes all responses may take on disk. */
@@ -119,15 +127,21 @@ export class CacheService {
     return this.#tryStore('read', () => this.#options.store.cached.bytes) ?? 0;
   }
 
-  /** To be called after each flush: writes the responses that wait. Once a minute removes expired ones. */
+  /**
+   * To be called after each flush: writes the responses that wait. Once a minute removes expired ones, and
+   * cleared ones that could not be removed before.
+   */
   onFlushed(): void {
+    const nowMs = this.#options.clock.monotonicMs();
+    if (this.#unremoved.size > 0 && nowMs - this.#removalTriedMs >= SWEEP_PERIOD_MS)
+      void this.#removeCleared();
     if (this.#unwritten.size > 0) {
       const kept = [...this.#unwritten.values()];
       const fits = this.#freeBytes() >= 2 * this.#unwrittenBytes + FREE_BYTES_MIN;
       this.#unwritten.clear();
       this.#unwrittenBytes = 0;
       if (fits) this.#writeChanges(kept);
-    } else if (this.#options.clock.monotonicMs() - this.#sweptMs >= SWEEP_PERIOD_MS) void this.#expire();
+    } else if (nowMs - this.#sweptMs >= SWEEP_PERIOD_MS) void this.#expire();
   }
 
   /** To be called before the store is closed: nothing more is removed. */
@@ -148,10 +162,12 @@ export class CacheService {
     }
   }
 
-  /** Removes the responses of that model, or all. Resolves when they are no longer on disk. */
+  /**
+   * Removes the responses of that model, or all. Resolves when they are no longer on disk, or if the store
+   * fails: then they are removed later. Never rejects.
+   */
   async clear(modelId: string | undefined): Promise<void> {
-    const { store, clock } = this.#options;
-    const nowMs = clock.wallMs();
+    const nowMs = this.#options.clock.wallMs();
     if (modelId === undefined) this.#clearedMs = nowMs;
     else this.#clearedModels.set(modelId, nowMs);
     const isCleared = (key: ResponseKey): boolean =>
@@ -159,22 +175,44 @@ export class CacheService {
     for (const [name, record] of this.#unwritten) if (isCleared(record)) this.#dropUnwritten(name);
     // Calls in progress began before the clearing, so their responses must not be kept.
     for (const { key } of [...this.#inProgress.values()]) if (isCleared(key)) this.#endCall(key);
-    if (modelId === undefined) this.#tryStore('write', () => store.commit(() => store.cached.clear()));
-    else await this.#removeModel(isCleared);
+    this.#unremoved.add(modelId);
+    await this.#removeCleared();
   }
 
-  /** Removes the responses of one model from the disk, some keys in each event-loop turn. */
-  async #removeModel(isCleared: (key: ResponseKey) => boolean): Promise<void> {
+  /** Tries to remove what `#unremoved` names from the disk. A second try may remove newer responses too. */
+  async #removeCleared(): Promise<void> {
+    const { store, clock } = this.#options;
+    this.#removalTriedMs = clock.monotonicMs();
+    const removeAll = (): true => {
+      store.commit(() => store.cached.clear());
+      return true;
+    };
+    for (const modelId of [...this.#unremoved]) {
+      const isRemoved =
+        modelId === undefined
+          ? this.#tryStore('write', removeAll) === true
+          : await this.#removeModel(modelId);
+      if (isRemoved) this.#unremoved.delete(modelId);
+    }
+  }
+
+  /**
+   * Removes the responses of one model from the disk, some keys in each event-loop turn. Resolves with false
+   * if the store has failed.
+   */
+  async #removeModel(modelId: string): Promise<boolean> {
     const { cached } = this.#options.store;
     let lastKey: ResponseKey | undefined;
     while (!this.#isClosed) {
-      const keys = this.#tryStore('read', () => cached.keys(lastKey, CLEARED_KEYS_A_TURN)) ?? [];
-      const clearedKeys = keys.filter(isCleared);
-      if (clearedKeys.length > 0) this.#writeChanges([], clearedKeys);
+      const keys = this.#tryStore('read', () => cached.keys(lastKey, CLEARED_KEYS_A_TURN));
+      if (keys === undefined) return false;
+      const clearedKeys = keys.filter((key) => modelOfCacheKey(key) === modelId);
+      if (clearedKeys.length > 0 && !this.#writeChanges([], clearedKeys)) return false;
       lastKey = keys.at(-1);
-      if (keys.length < CLEARED_KEYS_A_TURN) return;
+      if (keys.length < CLEARED_KEYS_A_TURN) return true;
       await new Promise((resolve) => setImmediate(resolve));
     }
+    return false;
   }
 
   #onMessage(listenerIndex: number, port: MessagePort, message: ListenerMessage): void {
@@ -278,11 +316,15 @@ export class CacheService {
     for (const { port, id } of call.waiting) send(port, id, { state: 'alone' });
   }
 
-  /** Writes `kept` and removes `forgotten` in one transaction; neither if the store fails. */
-  #writeChanges(kept: readonly ResponseRecord[], forgotten: readonly ResponseKey[] = []): void {
+  /** Writes `kept` and removes `forgotten` in one transaction. If the store fails, does neither: false. */
+  #writeChanges(kept: readonly ResponseRecord[], forgotten: readonly ResponseKey[] = []): boolean {
     const { store } = this.#options;
     const changes = { kept, forgotten, bounds: this.#bounds };
-    this.#tryStore('write', () => store.commit(() => store.cached.apply(changes)));
+    const write = (): true => {
+      store.commit(() => store.cached.apply(changes));
+      return true;
+    };
+    return this.#tryStore('write', write) === true;
   }
 
   get #bounds(): ResponseBounds {

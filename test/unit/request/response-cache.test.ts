@@ -385,6 +385,36 @@ void t.test('cleared by model, by a reload, and what was in work then is not kep
   leads(t, await one.request(keyOf('d'), 1));
 });
 
+for (const cleared of ['priced', undefined])
+  void t.test(
+    `what was cleared (${cleared ?? 'all'}) while the disk failed is not there after a restart`,
+    async (t) => {
+      const path = t.testdir({});
+      const { caches, service, store, response, clock } = openWorld(t, 1, 0, path);
+      const catalog = catalogOf();
+      // They do not expire meanwhile.
+      const models = catalog.models.map((model) => ({ ...model, cache: { ...model.cache!, ttlMs: DAY_MS } }));
+      service.applySettings({ ...catalog, models }, MIB);
+      for (const digit of 'ab') caches[0]!.publish(keyOf(digit), response(digit), undefined);
+      await settled();
+      service.onFlushed();
+      t.equal(service.storedBytes, 2 * 513);
+      const { commit } = store;
+      store.commit = () => {
+        throw new Error('no space left on device');
+      };
+      await service.clear(cleared);
+      t.equal(textOf(await caches[0]!.request(keyOf('a'), 1)), 'lead', 'it is not served');
+      store.commit = commit;
+      service.onFlushed();
+      t.equal(service.storedBytes, 2 * 513, 'not tried at each flush');
+      clock.nowMs += 60_000;
+      service.onFlushed();
+      await settled();
+      t.equal(service.storedBytes, 0);
+    },
+  );
+
 void t.test(
   'what is made in the millisecond of a clearing is not kept, and nobody waits for it',
   async (t) => {
