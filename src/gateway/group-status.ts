@@ -166,8 +166,8 @@ export function endedStatus(status: ProcessStatus): ProcessStatus {
 }
 
 /**
- * Adds the counters of two processes; their histograms have the same bounds. Values without a sum are those
- * of `first`. So is the store's last error if both have one: the times of these errors are not known.
+ * Adds the counters of two processes. Values without a sum are those of `first`, and so are the bounds of
+ * histograms. So is the store's last error if both have one: the times of these errors are not known.
  */
 export function addStatus(first: ProcessStatus, second: ProcessStatus): ProcessStatus {
   const add = (countOf: (status: ProcessStatus) => number): number => countOf(first) + countOf(second);
@@ -216,8 +216,22 @@ function addCounts<Name extends string>(
   return sums as Record<Name, number>;
 }
 
+/**
+ * Adds the counts of `second` to the buckets of `first`. A process of another version may have other bounds:
+ * then a count goes to the first bucket that reaches as far as its own, so that no call is lost or too fast.
+ */
 function addHistograms({ bounds, counts }: HistogramView, second: HistogramView): HistogramView {
-  return { bounds, counts: counts.map((count, bucket) => count + (second.counts[bucket] ?? 0)) };
+  const sums = [...counts];
+  const hasSameBounds =
+    bounds.length === second.bounds.length &&
+    bounds.every((bound, bucket) => bound === second.bounds[bucket]);
+  second.counts.forEach((count, bucket) => {
+    const bound = second.bounds[bucket] ?? Infinity;
+    const reaching = hasSameBounds ? bucket : bounds.findIndex((each) => each >= bound);
+    // The last bucket has no bound.
+    sums[reaching === -1 ? bounds.length : reaching]! += count;
+  });
+  return { bounds, counts: sums };
 }
 
 /** The states of breakers, from the best to the worst. */

@@ -4,8 +4,7 @@
  * Main thread of a gateway process.
  *
  * Must hold: the sums have all calls, also those without a model of the catalogue, so they are those of
- * `/metrics` (test/e2e/metrics.test.ts). Histograms of one member have the same bounds in each process,
- * because group-status.ts adds their buckets up.
+ * `/metrics` (test/e2e/metrics.test.ts).
  */
 import type { Settings } from '../config/schema.js';
 import { packageVersion } from '../core/version.js';

@@ -192,3 +192,14 @@ void t.test('quotas of an upstream are added by their name', (t) => {
   ]);
   t.end();
 });
+
+void t.test('a histogram of another version, with other bounds, loses no call and makes none faster', (t) => {
+  const own = statusOf(0, 0, { overhead_ms: { bounds: [1, 5, 10], counts: [1, 1, 1, 1] } });
+  const sumWith = (bounds: readonly number[], counts: readonly number[]): unknown =>
+    addStatus(own, statusOf(1, 0, { overhead_ms: { bounds, counts } })).overhead_ms;
+  t.same(sumWith([1, 5, 10], [4, 3, 2, 1]), { bounds: [1, 5, 10], counts: [5, 4, 3, 2] });
+  t.same(sumWith([0.5, 1, 2, 20], [1, 1, 1, 1, 1]), { bounds: [1, 5, 10], counts: [3, 2, 1, 3] });
+  t.same(sumWith([5], [3, 4]), { bounds: [1, 5, 10], counts: [1, 4, 1, 5] });
+  t.same(sumWith([], [7]), { bounds: [1, 5, 10], counts: [1, 1, 1, 8] });
+  t.end();
+});
