@@ -75,9 +75,11 @@ export class Notifications {
       records: () => store.groups.all(),
       showsNames,
       monotonicMs,
+      log,
     });
     const isShared = accounting.sharing.snapshot !== undefined;
-    this.sharedBalances = isShared && showsNames ? new SharedBalances(service, monotonicMs) : undefined;
+    this.sharedBalances =
+      isShared && showsNames ? new SharedBalances(service, { monotonicMs, log }) : undefined;
     this.#outbox = new WebhookOutbox({ settings, rows: store.notices, random: Math.random, clock, log });
   }
 

@@ -5,12 +5,14 @@
  * for each scrape. Main thread of a gateway process.
  *
  * Must hold: scrapes, which need no token, cause a read at most every FRESH_MS_MAX, also if reads fail
- * (test/unit/gateway/primary-metrics.group-quotas.test.ts), and a value whose read fails stays as it was
- * (primary-metrics.shared-balances.test.ts beside that).
+ * (test/unit/gateway/primary-metrics.group-quotas.test.ts). A value whose read fails stays as it was
+ * (primary-metrics.shared-balances.test.ts beside that), and the log says that it is old.
  */
+import { errorText } from '../core/errors.js';
 import { QUOTA_FIELDS, QUOTA_NAMES } from '../core/quotas.js';
 import type { GroupRecord } from '../registry/account-record.js';
 import type { RegistryService } from '../registry/registry.js';
+import type { Log } from '../telemetry/log.js';
 import type { GroupQuotaSample } from '../telemetry/metrics-source.js';
 
 /**
@@ -26,24 +28,32 @@ const ACCOUNTS_A_PAGE = 500;
 /** Less than the 15 s that mostly lie between two scrapes, so that each scrape shows new values. */
 const FRESH_MS_MAX = 10_000;
 
+interface CachedValueOptions<Value> {
+  /** The value while this process has no admin interface. */
+  readonly offValue: Value;
+  /** What the log calls the value. */
+  readonly name: string;
+  readonly monotonicMs: () => number;
+  readonly log: Log;
+}
+
 /**
  * A value that scrapes show. To read it, all processes must flush and the coordinator must be asked.
  */
 export abstract class CachedValue<Value> {
-  /** The value while this process has no admin interface. */
-  readonly #offValue: Value;
-  readonly #monotonicMs: () => number;
+  readonly #options: CachedValueOptions<Value>;
   #isOn = false;
   /** When the last read ended; monotonic. */
   #readMs = -Infinity;
   /** The read that runs, for all who await it. */
   #running: Promise<void> | undefined;
+  /** Whether the last read has failed. */
+  #isFailing = false;
   #value: Value;
 
-  constructor(offValue: Value, monotonicMs: () => number) {
-    this.#offValue = offValue;
-    this.#value = offValue;
-    this.#monotonicMs = monotonicMs;
+  constructor(options: CachedValueOptions<Value>) {
+    this.#options = options;
+    this.#value = options.offValue;
   }
 
   /** To be called when this gateway gets the admin interface. */
@@ -54,43 +64,55 @@ export abstract class CachedValue<Value> {
   /** To be called when this gateway loses the admin interface, or ends. */
   turnOff(): void {
     this.#isOn = false;
-    this.#value = this.#offValue;
+    this.#value = this.#options.offValue;
     // So that the next read is due at once, however soon `turnOn` is called again.
     this.#readMs = -Infinity;
   }
 
-  /** What the last good read returned; `#offValue` without the admin interface. */
+  /** What the last good read returned; `offValue` without the admin interface. */
   get value(): Value {
     return this.#value;
   }
 
-  /** To be awaited before `value`. Never rejects: after a failure the value stays as it was. */
+  /** To be awaited before `value`. Never rejects: a value whose read fails stays as it was. */
   async refresh(): Promise<void> {
-    if (!this.#isOn || this.#monotonicMs() - this.#readMs < FRESH_MS_MAX) return;
+    if (!this.#isOn || this.#options.monotonicMs() - this.#readMs < FRESH_MS_MAX) return;
     await (this.#running ??= this.#read().finally(() => (this.#running = undefined)));
   }
 
   async #read(): Promise<void> {
     try {
       const value = await this.read();
-      // If `turnOff` was called meanwhile, the value stays `#offValue`.
+      // If `turnOff` was called meanwhile, the value stays `offValue`.
       if (this.#isOn) this.#value = value;
-    } catch {
-      // A row is damaged, or a group was deleted after its id was read.
+      this.#isFailing = false;
+    } catch (error) {
+      // Most likely a row is damaged, or a group was deleted after its id was read.
+      this.#logFailure(error);
     }
-    if (this.#isOn) this.#readMs = this.#monotonicMs();
+    if (this.#isOn) this.#readMs = this.#options.monotonicMs();
+  }
+
+  /** Logs the first of several failures in a row. */
+  #logFailure(error: unknown): void {
+    if (this.#isFailing) return;
+    this.#isFailing = true;
+    const { log, name } = this.#options;
+    log.warn('the metrics show old values, which cannot be read now', {
+      values: name,
+      error: errorText(error),
+    });
   }
 
   protected abstract read(): Promise<Value>;
 }
 
-interface GroupQuotasOptions {
+interface GroupQuotasOptions extends Pick<CachedValueOptions<unknown>, 'monotonicMs' | 'log'> {
   readonly service: Pick<RegistryService, 'read'>;
   /** All groups. */
   readonly records: () => Iterable<Pick<GroupRecord, 'id' | 'limits'>>;
   /** Whether series have the names of groups, which may be those of customers. */
   readonly showsNames: boolean;
-  readonly monotonicMs: () => number;
 }
 
 /** Samples of how full the quotas of groups are, for the groups nearest to a limit. */
@@ -98,7 +120,8 @@ export class GroupQuotas extends CachedValue<readonly GroupQuotaSample[]> {
   readonly #options: GroupQuotasOptions;
 
   constructor(options: GroupQuotasOptions) {
-    super([], options.monotonicMs);
+    const { monotonicMs, log } = options;
+    super({ offValue: [], name: 'quotas of groups', monotonicMs, log });
     this.#options = options;
   }
 
@@ -138,8 +161,11 @@ export type Balances = ReadonlyMap<string, bigint>;
 export class SharedBalances extends CachedValue<Balances> {
   readonly #service: Pick<RegistryService, 'read'>;
 
-  constructor(service: Pick<RegistryService, 'read'>, monotonicMs: () => number) {
-    super(new Map(), monotonicMs);
+  constructor(
+    service: Pick<RegistryService, 'read'>,
+    common: Pick<CachedValueOptions<unknown>, 'monotonicMs' | 'log'>,
+  ) {
+    super({ offValue: new Map(), name: 'balances of accounts', ...common });
     this.#service = service;
   }
 

@@ -5,6 +5,7 @@ import type { GroupRecord } from '#src/registry/account-record.js';
 import type { GroupStatement } from '#src/registry/groups.js';
 import type { Registry, RegistryService } from '#src/registry/registry.js';
 import { GroupQuotas, GROUPS_SHOWN_MAX } from '#src/gateway/primary-metrics.js';
+import { ListLog } from '../store/support.js';
 
 const LIMITS = { ...NO_QUOTAS, tokensPerDay: 1_000 };
 
@@ -40,9 +41,11 @@ function world(count: number, showsNames = false) {
     yield* records;
     if (isDamaged) throw new Error('a row is damaged');
   };
-  const quotas = new GroupQuotas({ service, records: read, showsNames, monotonicMs: () => nowMs });
+  const log = new ListLog();
+  const quotas = new GroupQuotas({ service, records: read, showsNames, monotonicMs: () => nowMs, log });
   return {
     quotas,
+    log,
     reads: () => reads,
     pass: (ms: number) => void (nowMs += ms),
     break: () => void (broken = true),
@@ -80,13 +83,17 @@ void t.test('read every ten seconds, with names if they may be shown', async (t)
 });
 
 void t.test('a row that cannot be read leaves the metrics without new samples, and no more', async (t) => {
-  const { quotas, pass, damage, reads } = world(2);
+  const { quotas, pass, damage, reads, log } = world(2);
   quotas.turnOn();
   await quotas.refresh();
   pass(10_000);
   damage(true);
   await t.resolves(quotas.refresh());
   t.equal(quotas.value.length, 1, 'what was read last stays');
+  pass(10_000);
+  await quotas.refresh();
+  t.same(log.lines, ['warn the metrics show old values, which cannot be read now'], 'said once');
+  t.same(log.fields, [{ values: 'quotas of groups', error: 'a row is damaged' }]);
   damage(false);
   pass(9_999);
   await quotas.refresh();
@@ -94,4 +101,8 @@ void t.test('a row that cannot be read leaves the metrics without new samples, a
   pass(1);
   await quotas.refresh();
   t.equal(reads(), 2);
+  damage(true);
+  pass(10_000);
+  await quotas.refresh();
+  t.equal(log.lines.length, 2, 'said again after it could be read');
 });

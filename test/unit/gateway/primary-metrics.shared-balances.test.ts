@@ -2,6 +2,7 @@
 import t from 'tap';
 import { SharedBalances } from '#src/gateway/primary-metrics.js';
 import type { Registry, RegistryService } from '#src/registry/registry.js';
+import { ListLog } from '../store/support.js';
 
 interface Account {
   readonly record: { readonly id: string; readonly name: string };
@@ -38,7 +39,7 @@ function world(count: number) {
     },
   };
   return {
-    balances: new SharedBalances(service, () => nowMs),
+    balances: new SharedBalances(service, { monotonicMs: () => nowMs, log: new ListLog() }),
     reads: () => reads,
     pass: (ms: number) => void (nowMs += ms),
     lose: (lost: boolean) => void (isLost = lost),
