@@ -197,27 +197,28 @@ export class Gateway {
 
   /**
    * Cuts the remaining calls, flushes and closes the store. Called once, by `drain` or by main.ts. Returns
-   * false if the last flush failed, so that charges were lost.
+   * false if the last flush failed, or a listener did not end, so that charges were lost.
    */
   async close(): Promise<boolean> {
     this.#stage = 'closing';
     this.#parts.state.ready = false;
+    let haveListenersEnded = true;
     try {
-      await this.#closeParts();
+      haveListenersEnded = await this.#closeParts();
     } catch (error) {
       // A part that fails must not cost the last flush.
       this.#options.log.error('a part of the gateway failed while it closed', { error: String(error) });
     }
     const flushed = await this.#parts.accounting.close();
     this.#options.log.info('gateway ended', { flushed });
-    return flushed;
+    return flushed && haveListenersEnded;
   }
 
-  /** Closes all parts but the accounting, in the header's order. */
-  async #closeParts(): Promise<void> {
+  /** Closes all parts but the accounting, in the header's order. Resolves as `close` of Listeners does. */
+  async #closeParts(): Promise<boolean> {
     const { state, metrics, notifications, logs, counter } = this.#parts;
     const { credentials, workers, listeners, stats, admin } = this.#parts;
-    await listeners.close();
+    const haveListenersEnded = await listeners.close();
     credentials.close();
     await workers.close();
     await counter.close();
@@ -229,5 +230,6 @@ export class Gateway {
     await stats.reportLast();
     metrics.close();
     admin.close();
+    return haveListenersEnded;
   }
 }

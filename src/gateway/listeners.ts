@@ -173,15 +173,27 @@ export class Listeners implements WorkerClients {
     return Promise.race([allDrained, delay(timeoutMs, false, { ref: false })]);
   }
 
-  /** Cuts the remaining calls and ends the threads, which first write their last calls to the journals. */
-  async close(): Promise<void> {
+  /**
+   * Cuts the remaining calls and ends the threads, which first write their last calls to the journals.
+   * Resolves with false, after CLOSE_WAIT_MS_MAX, if a thread has not ended: what it writes then is lost.
+   */
+  async close(): Promise<boolean> {
     this.#isDraining = true;
     // `once` of node:events would reject if a thread fails while it ends: then there would be no last flush.
     const exits = [...this.#listeners.values()].map(
       ({ thread }) => new Promise<unknown>((resolve) => thread.once('exit', resolve)),
     );
     this.#sendAll({ kind: 'close' });
-    await Promise.race([Promise.all(exits), delay(CLOSE_WAIT_MS_MAX, undefined, { ref: false })]);
+    const haveEnded = await Promise.race([
+      Promise.all(exits).then(() => true),
+      delay(CLOSE_WAIT_MS_MAX, false, { ref: false }),
+    ]);
+    if (!haveEnded)
+      this.#options.log.error('listeners did not end in time: charges of their last calls may be lost', {
+        listeners: [...this.#listeners.keys()].join(', '),
+        waited_ms: CLOSE_WAIT_MS_MAX,
+      });
+    return haveEnded;
   }
 
   /** Chooses a listener's memory and call slots by its index, so that a successor gets the same. */

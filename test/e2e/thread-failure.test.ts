@@ -203,3 +203,14 @@ void t.test(
     t.equal(await gateway.stop(), 0);
   },
 );
+
+void t.test('a gateway ends although a listener stands still, and says what that may cost', async (t) => {
+  const { gateway, faults } = await startFaultyBed(t, { listen: { listeners: 2 }, drain_timeout_ms: 100 });
+  writeFileSync(join(faults, 'listener-0.block'), '');
+  await eventually('it stands still', () =>
+    existsSync(join(faults, 'listener-0.block')) ? undefined : true,
+  );
+  t.equal(await gateway.stop(), 1);
+  const line = gateway.log().find((each) => each.includes('listeners did not end in time'));
+  t.match(JSON.parse(line ?? '{}'), { level: 'error', listeners: '0' });
+});
