@@ -3,7 +3,7 @@
  * call-writer.ts owns a BlockBuilder, on the main thread of a gateway process.
  *
  * Must hold: call-block.ts reads fields in the order in which `add` and `addPlain` write them. So a call is
- * read as it was added, without the ends of cut texts and the attempts and quotas beyond a bound
+ * read as it was added, without the ends of cut texts and names and the attempts and quotas beyond a bound
  * (test/unit/call-log/call-log.test.ts, test/unit/call-log/plain-calls.test.ts).
  */
 import { crc32 } from 'node:zlib';

@@ -3,13 +3,20 @@
  * block-builder.ts uses both classes. Main thread of a gateway process.
  *
  * Must hold (test/unit/call-log/call-log.test.ts, test/unit/call-log/plain-calls.test.ts):
- * - A name has one position in its block.
+ * - A name has one position in its block, and at most NAME_CHARS_MAX characters.
  * - SlotPositions are cleared for each block, because positions are the block's own, and whenever slots may
  *   have new names (`forgetSlots` of block-builder.ts).
  * - A block has fewer than NONE names: the caller looks at `size`.
  */
 import type { AccountIndex, GroupIndex, KeyIndex } from '../core/units.js';
 import { NONE } from './call-block.js';
+
+/**
+ * A longer name is cut, so that no block exceeds BLOCK_BYTES_MAX, beyond which readers take it for damaged.
+ * The last call of a block may add some 230 names, of which a character takes up to 6 bytes in JSON. No name
+ * is as long: the longest is a host of 253 characters with its port.
+ */
+const NAME_CHARS_MAX = 300;
 
 export class BlockNames {
   readonly #positions = new Map<string, number>();
@@ -40,6 +47,7 @@ export class BlockNames {
     if (name === null) return NONE;
     const listed = this.#positions.get(name);
     if (listed !== undefined) return listed;
+    if (name.length > NAME_CHARS_MAX) return this.positionOf(name.slice(0, NAME_CHARS_MAX));
     const position = this.#positions.size;
     // 3: the quotes and the comma of the JSON array.
     this.#bytes += name.length + 3;

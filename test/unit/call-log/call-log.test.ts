@@ -112,6 +112,45 @@ void t.test('the extremes of each number are kept', async (t) => {
   t.same(found, { ...extreme, error: `${'x'.repeat(300)}…` });
 });
 
+void t.test('names of any length cost no call', async (t) => {
+  const folder = t.testdir();
+  const written = calls(4, 2_000);
+  // The most names that a call may have, and each of the most bytes.
+  const nameOf = (number: number): string => `${number} ${'\u0001'.repeat(5_000)}`;
+  const longest: CallRecord = {
+    ...written[0]!,
+    request: 1_000_000,
+    account: nameOf(0),
+    attempts: Array.from({ length: 8 }, (_, number) => ({
+      upstream: nameOf(100 + number),
+      model: nameOf(200 + number),
+      status: 500,
+      code: nameOf(300 + number),
+      startMs: 0,
+      durationMs: 1,
+      error: '\u{1f600}'.repeat(1_000),
+    })),
+    quotas: Array.from({ length: 64 }, (_, number) => ({
+      scope: 'group' as const,
+      id: nameOf(400 + number),
+      quota: nameOf(500 + number) as 'balance',
+      left: 2n ** 62n,
+    })),
+  };
+  const writer = writerOn(folder);
+  const LONG_CALLS = 3;
+  for (const [number, call] of written.entries()) {
+    writer.append(call);
+    if (number % 700 === 0) writer.append({ ...longest, request: longest.request + number });
+  }
+  writer.close();
+  const reader = new CallReader(folder);
+  t.equal((await pages(reader, {}, 1_000)).length, written.length + LONG_CALLS);
+  const found = await reader.find(idOf(longest));
+  t.equal(found?.account?.length, 300, 'cut');
+  t.equal(found?.quotas[63]?.id, nameOf(463).slice(0, 300));
+});
+
 void t.test('filters and pages find what a plain search finds', async (t) => {
   const folder = t.testdir();
   const written = calls(3, 12_000);
