@@ -5,7 +5,8 @@
  *
  * Must hold:
  * - A disk that fails never makes a call fail. Blocks wait while the disk fails. Beyond WAITING_BYTES_MAX
- *   the oldest are dropped and counted (test/unit/call-log/call-log.test.ts).
+ *   the oldest are dropped (test/unit/call-log/call-log.test.ts), and at the end all that wait. What is
+ *   dropped is counted and logged.
  * - A block is added to the index only after it was written, because readers in this thread take the index
  *   and `openSegment` for what is on disk.
  * - A block is written once, also if the end of its segment fails; and no segment has a file that was closed
@@ -77,6 +78,7 @@ export abstract class SegmentWriter<B extends WrittenBlock> {
   readonly #calendar: RetentionCalendar;
   #retention: CallRetention;
   #waitingBytes = 0;
+  #waitingBytesMax = WAITING_BYTES_MAX;
   /** The segment that is being written; undefined before the first block and after a segment's end. */
   #segment: OpenSegment<B> | undefined;
   /** The greatest segment number of any process so far: the next one is greater (segment-files.ts). */
@@ -151,8 +153,11 @@ export abstract class SegmentWriter<B extends WrittenBlock> {
     }
   }
 
-  /** Flushes, and ends the segment. Blocks that cannot be written are lost. Call it once, last. */
+  /** Flushes, and ends the segment. Drops blocks that cannot be written. Call it once, last. */
   close(): void {
+    // So that `#fail` logs now how many calls are lost, however soon after the last such line.
+    this.#loggedAtMs = -Infinity;
+    this.#waitingBytesMax = 0;
     this.flush();
     // If writes fail, `flush` has set the timer again.
     clearTimeout(this.#flushTimer);
@@ -245,7 +250,7 @@ export abstract class SegmentWriter<B extends WrittenBlock> {
 
   /** Drops the oldest blocks beyond the bound, starts the timer of the next try, and logs the failure. */
   #fail(error: unknown): void {
-    while (this.#waitingBytes > WAITING_BYTES_MAX) this.#dropped += this.#takeOldestBlock().count;
+    while (this.#waitingBytes > this.#waitingBytesMax) this.#dropped += this.#takeOldestBlock().count;
     this.flushLater();
     this.#logFailure(error);
   }

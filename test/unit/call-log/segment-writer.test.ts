@@ -41,6 +41,28 @@ void t.test('a segment that cannot be begun leaves no file, however often it is 
   t.end();
 });
 
+void t.test('what cannot be written at the end is counted, and logged then', (t) => {
+  const log = new ListLog();
+  const writer = new BlockWriter({
+    folder: join(t.testdir({ file: '' }), 'file'),
+    kind: 'calls',
+    start: Buffer.alloc(8),
+    retention: { keepHours: 72, keepBytes: 1024 ** 3, processes: 1 },
+    clock: new StoppedClock(),
+    log,
+  });
+  log.lines.splice(0);
+  log.fields.splice(0);
+  writer.blocks = [{ data: Buffer.alloc(8), count: 3 }];
+  writer.flush();
+  t.equal(writer.dropped, 0, 'it waits for the disk');
+  writer.blocks = [{ data: Buffer.alloc(8), count: 4 }];
+  writer.close();
+  t.equal(writer.dropped, 7);
+  t.match(log.fields.at(-1), { dropped: 7, droppedSinceStart: 7 });
+  t.end();
+});
+
 /** Of blocks of one number, in the order of the segments. */
 function numbersIn(folder: string): number[] {
   const files = readdirSync(folder).sort();
