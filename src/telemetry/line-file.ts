@@ -8,7 +8,8 @@
  * Must hold (test/unit/telemetry/line-file.test.ts):
  * - If a write fails within a batch, the bytes of the batch that were written are cut off the file again.
  * - A line that a crash has cut is ended by a newline before the next line is written.
- * - No failure of the file is thrown to the caller of `append`, whose call has been served.
+ * - No failure of the file is thrown to the caller of `append`, whose call has been served, or of `close`,
+ *   which has other logs to close.
  * - Only regular files are renamed and removed.
  *
  * rotating-file-stream 3.2 was tried and is not used: it continues in a file that was moved away, appends to
@@ -25,6 +26,7 @@ import {
   statSync,
   writeSync,
 } from 'node:fs';
+import { errorText } from '../core/errors.js';
 import type { Log } from './log.js';
 
 /** How many bytes of waiting lines are kept after a failure: some 130,000 lines of 250 bytes. */
@@ -92,11 +94,22 @@ export class LineFile {
     }
   }
 
-  /** Writes the waiting lines. Lines that cannot be written are dropped, and counted and logged as such. */
+  /**
+   * Writes the waiting lines. Lines that cannot be written are dropped, and counted and logged as such. Never
+   * throws, as `append`: some systems say only here that a disk is full (NFS).
+   */
   close(): void {
     this.append([]);
     this.#dropBeyond(0);
-    this.#closeFile();
+    try {
+      this.#closeFile();
+    } catch (error) {
+      const { name, path, log } = this.#options;
+      log.error(`the last lines of the ${name} may be missing; the charges themselves are in the books`, {
+        path,
+        error: errorText(error),
+      });
+    }
   }
 
   /** Writes as many lines of the oldest chunk as fit the file; rotates if none fits and the file has some. */
@@ -176,14 +189,16 @@ export class LineFile {
   }
 
   #closeFile(): void {
-    if (this.#file !== undefined) closeSync(this.#file);
+    const file = this.#file;
+    // Closed also after an error of `closeSync`: Linux has freed the number, which another file may get.
     this.#file = undefined;
+    if (file !== undefined) closeSync(file);
   }
 
   /** Logs the first of several failures in a row, and drops the lines beyond the bound. */
   #fail(error: unknown): void {
     const { name, path, log, waitingBytesMax = WAITING_BYTES_MAX } = this.#options;
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = errorText(error);
     if (this.#failure === undefined)
       log.warn(`the ${name} cannot be written; its lines wait, charges are not affected`, {
         path,

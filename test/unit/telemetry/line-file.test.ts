@@ -1,6 +1,6 @@
 /** Lines of calls in a file: whole, in order, rotated by size, and never in the way of anything else. */
 import { execFileSync } from 'node:child_process';
-import {
+import fs, {
   existsSync,
   lstatSync,
   mkdirSync,
@@ -13,6 +13,7 @@ import {
   truncateSync,
   writeFileSync,
 } from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
@@ -175,6 +176,30 @@ void t.test('what its end cannot write is counted and told', (t) => {
   usageLog.close();
   t.equal(noted.length, 2);
   t.match(noted[1], /^error lines of the usage log were dropped.*"dropped":3,"droppedSinceStart":3.*ENOENT/);
+  t.end();
+});
+
+void t.test('a file that cannot be closed throws nothing, and its number is not used again', (t) => {
+  const path = join(t.testdir(), 'usage.ndjson');
+  const file = open(path);
+  file.append(['{"call":0}']);
+  const { closeSync } = fs;
+  fs.closeSync = (descriptor) => {
+    closeSync(descriptor);
+    throw new Error('EDQUOT: disk quota exceeded, close');
+  };
+  syncBuiltinESMExports();
+  try {
+    file.close();
+  } finally {
+    fs.closeSync = closeSync;
+    syncBuiltinESMExports();
+  }
+  t.match(noted, [/^error the last lines of the usage log may be missing.*EDQUOT/]);
+  file.append(['{"call":1}']);
+  file.close();
+  t.same(linesOf(path), numbered(0, 2));
+  t.equal(noted.length, 1);
   t.end();
 });
 
