@@ -7,8 +7,10 @@
  * Must hold (test/unit/telemetry/call-ring-writer.test.ts):
  * - A full ring drops and counts the record, and delays no call.
  * - A text that is too long is cut, and the records after it stay whole.
- * - No other record begins between `beginPlain` and `publish`.
+ * - No other record begins between `beginPlain` and `publish`: one that did would publish the plain call
+ *   before its fields are written. Checked (`#isPlainOpen`).
  */
+import { invariant } from '../core/errors.js';
 import { NUMBERS_PER_QUOTA } from '../core/quotas.js';
 import { FIELDS_AT, SpscWriter } from '../core/spsc-ring.js';
 import * as layout from './call-ring-layout.js';
@@ -46,6 +48,8 @@ export class CallRingWriter {
   #unknownCount = 0;
   /** Calls of other callers, stored or not. */
   #rejectedCount = 0;
+  /** Whether `beginPlain` has begun a record that was not published. */
+  #isPlainOpen = false;
 
   /** Continues where an earlier listener of this ring has stopped. */
   constructor({ ring, dropped }: layout.CallRingBuffer, logSwitch: LogSwitch) {
@@ -102,12 +106,14 @@ export class CallRingWriter {
    * the record.
    */
   beginPlain(others: readonly number[] | undefined): number {
+    invariant(!this.#isPlainOpen, 'a plain call is published before the next record begins');
     const otherCount = others === undefined ? 0 : others.length / NUMBERS_PER_QUOTA;
     const at = this.#ring.reserve(layout.PLAIN_CALL, layout.PLAIN_BYTES + otherCount * layout.QUOTA_BYTES);
     if (at === -1) {
       Atomics.add(this.#dropped, layout.DROPPED, 1);
       return -1;
     }
+    this.#isPlainOpen = true;
     this.ints[((at + FIELDS_AT) >> 2) + layout.PLAIN_QUOTAS] = otherCount;
     if (others !== undefined) this.#writeQuotas(at + layout.PLAIN_BYTES, others);
     return (at + FIELDS_AT) >> 3;
@@ -115,6 +121,8 @@ export class CallRingWriter {
 
   /** Makes the record that `beginPlain` has begun visible to the reader. */
   publish(): void {
+    invariant(this.#isPlainOpen, 'what is published is a plain call that was begun');
+    this.#isPlainOpen = false;
     this.#ring.publish();
   }
 
@@ -123,6 +131,7 @@ export class CallRingWriter {
    * `quotas` their fields keep old bytes: the reader looks at SOURCE and IN_FLIGHT first.
    */
   append(record: EndedCall, logs: WantedLogs): void {
+    invariant(!this.#isPlainOpen, 'a plain call is published before the next record begins');
     const { usage, attempts, quotas, error } = record;
     const others = quotas?.others;
     const attemptCount = Math.min(attempts.length, CALL_ATTEMPTS_MAX);

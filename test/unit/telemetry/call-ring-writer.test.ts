@@ -133,6 +133,20 @@ void t.test('of what went well a share is wanted, of the rest all, and nothing w
   t.end();
 });
 
+void t.test('no record begins while a plain call is written, and none is published twice', (t) => {
+  const { writer, drained } = bed();
+  t.throws(() => writer.publish(), /a plain call that was begun/);
+  writer.beginPlain(undefined);
+  t.throws(() => writer.beginPlain(undefined), /is published before the next record begins/);
+  t.throws(() => writer.append(ALL_KNOWN, BOTH), /is published before the next record begins/);
+  t.same(drained(), [], 'nothing is published');
+  writer.publish();
+  t.throws(() => writer.publish(), /a plain call that was begun/);
+  writer.append(ALL_KNOWN, BOTH);
+  t.equal(drained().length, 2);
+  t.end();
+});
+
 void t.test('who wants a call is told with it', (t) => {
   const { writer, reader } = bed();
   const wanted = [BOTH, { log: true, store: false }, { log: false, store: true }];
