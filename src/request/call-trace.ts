@@ -14,7 +14,7 @@ import { statusByDoor, type DoorName } from '../core/door-names.js';
 import type { AccountIndex } from '../core/units.js';
 import type { Outcome } from '../telemetry/metrics-layout.js';
 import type { SpanOutbox } from '../telemetry/span-outbox.js';
-import { SPAN_OF_CALL } from '../telemetry/span-record.js';
+import { SPAN_OF_CALL, spanTokensOf } from '../telemetry/span-record.js';
 import {
   type CarriedTrace,
   checkedTraceState,
@@ -102,16 +102,7 @@ export class CallTrace {
       answeredModel: fallbackOf(context, settled),
       provider: admission?.model.ownedBy ?? null,
       stream: isStream,
-      tokens: settled
-        ? [
-            // In the order of SpanTokens.
-            settled.usage.promptTokens,
-            settled.usage.cachedTokens,
-            settled.usage.cacheWriteTokens,
-            settled.usage.completionTokens,
-            settled.usage.reasoningTokens,
-          ]
-        : null,
+      tokens: settled ? spanTokensOf(settled.usage) : null,
       costPicoUnits: settled?.charged ?? null,
       queuedMs,
     });

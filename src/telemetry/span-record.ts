@@ -11,6 +11,7 @@
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { DoorName } from '../core/door-names.js';
+import type { TokenCounts } from '../core/token-counts.js';
 import type { AccountIndex } from '../core/units.js';
 import type { MetricsBuffers } from './metrics-layout.js';
 
@@ -18,7 +19,10 @@ import type { MetricsBuffers } from './metrics-layout.js';
 export const SPAN_OF_CALL = 0;
 export const SPAN_OF_ATTEMPT = 1;
 
-/** Cached and cache-write tokens are parts of the input, reasoning tokens are a part of the output. */
+/**
+ * Cached and cache-write tokens are parts of the input, reasoning tokens are a part of the output. A tuple,
+ * because the names of members would take most of its bytes in a packed record.
+ */
 type SpanTokens = readonly [
   input: number,
   cached: number,
@@ -26,6 +30,12 @@ type SpanTokens = readonly [
   output: number,
   reasoning: number,
 ];
+
+/** Returns the tokens of a charged call. otel-items.ts takes the tuple apart. */
+export function spanTokensOf(usage: TokenCounts): SpanTokens {
+  const { promptTokens, cachedTokens, cacheWriteTokens, completionTokens, reasoningTokens } = usage;
+  return [promptTokens, cachedTokens, cacheWriteTokens, completionTokens, reasoningTokens];
+}
 
 interface AnySpanRecord {
   readonly traceId: string;

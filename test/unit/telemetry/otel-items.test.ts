@@ -10,6 +10,7 @@ import {
   type AttemptSpanRecord,
   type CallSpanRecord,
   type SpanRecord,
+  spanTokensOf,
 } from '#src/telemetry/span-record.js';
 
 const call: CallSpanRecord = {
@@ -31,7 +32,14 @@ const call: CallSpanRecord = {
   answeredModel: null,
   provider: 'openai',
   stream: false,
-  tokens: [9, 0, 3, 12, 5],
+  tokens: spanTokensOf({
+    promptTokens: 9,
+    cachedTokens: 0,
+    cacheWriteTokens: 3,
+    cacheWrite1hTokens: 2,
+    completionTokens: 12,
+    reasoningTokens: 5,
+  }),
   costPicoUnits: 8_550_000n,
   queuedMs: 0,
 };
