@@ -101,15 +101,16 @@ export class TopAccounts {
     return { source: this.#source, spans: this.#spansOfRings(({ ended }) => ended) };
   }
 
-  /**
-   * Returns the ended spans as `read` does, and the running spans. To be called once, as the gateway ends: a
-   * second call would add the finer sums to the coarser ones again.
-   */
+  /** Returns the ended spans as `read` does, and the running spans, for the report as the gateway ends. */
   readLast(): AccountReport {
     const { source, spans } = this.read();
-    // The loop begins with the finest, so that each coarser span gets the sums of all finer spans.
-    this.#spans.slice(0, -1).forEach(({ sums }, index) => addSums(sums, this.#spans[index + 1]!.sums));
-    return { source, spans: [...spans, ...this.#spansOfRings((span) => this.#snapshotOf(span))] };
+    // The finest span comes first, so `sums` has those of all finer spans too when it comes to a coarser one.
+    const sums = new Map<AccountIndex, AccountStats>();
+    const runningSpans = this.#spansOfRings((span) => {
+      addSums(span.sums, sums);
+      return this.#snapshotOf({ start: span.start, sums });
+    });
+    return { source, spans: [...spans, ...runningSpans] };
   }
 
   /** Returns the span that `spanOf` gives for each ring; leaves out rings for which it is undefined. */
@@ -121,7 +122,7 @@ export class TopAccounts {
   }
 
   /** Copies the sums, because `count` may still add to those of a running span. */
-  #snapshotOf({ start, sums }: RunningSpan): AccountSpan {
+  #snapshotOf({ start, sums }: Pick<RunningSpan, 'start' | 'sums'>): AccountSpan {
     const accounts = busiestOf(sums).flatMap(([account, stats]) => {
       const id = this.#idOf(account);
       return id === null ? [] : [[id, { ...stats }] as const];
