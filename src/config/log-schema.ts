@@ -2,8 +2,8 @@
  * Declares the sections `log`, `access_log`, `call_log` and `usage_log`. schema.ts has these sections as part
  * of all settings. Main threads and commands.
  *
- * Must hold: by default there is no usage log (test/unit/config/log-schema.test.ts), no access log, and no
- * contents of calls are kept.
+ * Must hold: by default there is no usage log, no access log, and no contents of calls are kept
+ * (test/unit/config/log-schema.test.ts).
  */
 import * as Type from 'typebox';
 import {

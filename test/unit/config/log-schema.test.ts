@@ -1,4 +1,4 @@
-/** The usage log's settings: none by default, a path of the file's folder, bounds. */
+/** The logs' settings: what is kept by default; of the usage log a path of the file's folder, and bounds. */
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { SOUND_YAML, worldOf, type World } from './support.js';
@@ -12,6 +12,13 @@ const worldWith = (t: Test, usageLog: object | undefined): World =>
 
 void t.test('no call is logged where nobody asked for it', (t) => {
   t.equal(worldWith(t, undefined).load().settings.usage_log, undefined);
+  t.end();
+});
+
+void t.test('by default there is no access log, calls are recorded, and nothing of their contents', (t) => {
+  const { access_log: accessLog, call_log: callLog } = worldWith(t, undefined).load().settings;
+  t.match(accessLog, { enabled: false, path: undefined, sample_percent: 100 });
+  t.match(callLog, { enabled: true, contents: 'none' });
   t.end();
 });
 
