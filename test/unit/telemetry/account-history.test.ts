@@ -75,6 +75,7 @@ void t.test('before its end a process tells of the spans that run', (t) => {
   tally.count(call(1));
   const { source, spans } = tally.readLast();
   t.equal(source, tally.read().source);
+  t.same(tally.readLast().spans, spans, 'said again it is the same');
   t.same(
     spans.map(({ ring, span: { start, accounts } }) => [ring, start, accounts.acct_1?.calls]),
     [
