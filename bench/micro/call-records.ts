@@ -23,7 +23,7 @@ import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/uni
 import { CallRingReader } from '#src/telemetry/call-ring-reader.js';
 import { CallRingWriter } from '#src/telemetry/call-ring-writer.js';
 import { createCallRing, type EndedCall } from '#src/telemetry/call-ring-layout.js';
-import { createLogSwitch, LogSwitch } from '#src/telemetry/log.js';
+import { createLogSwitch, LogSwitch } from '#src/telemetry/log-switch.js';
 import { type CallRecord, requestIdOf } from '#src/telemetry/call-record.js';
 import { appendPlain } from '../../test/support/plain-calls.js';
 import { pick, randomOf } from '../../test/support/random.js';

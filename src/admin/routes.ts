@@ -20,7 +20,7 @@ import {
 } from '../registry/catalog.js';
 import type { ChangeDetails } from '../registry/operator-change.js';
 import { conflict, invalid } from '../registry/record-id.js';
-import { LOG_LEVELS, type LogView } from '../telemetry/log.js';
+import { LOG_LEVELS, type LogView } from '../telemetry/log-switch.js';
 import { ACCOUNT_ROUTES } from './account-routes.js';
 import { CALL_ROUTES } from './call-routes.js';
 import { CHANGE_ROUTES } from './change-routes.js';

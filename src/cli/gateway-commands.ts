@@ -8,7 +8,7 @@
  */
 import { Option, type Command } from 'commander';
 import type { HostView, ReloadView } from '../admin/views.js';
-import { LOG_LEVELS, type LogChange, type LogLevel, type LogView } from '../telemetry/log.js';
+import { LOG_LEVELS, type LogChange, type LogLevel, type LogView } from '../telemetry/log-switch.js';
 import { addAdminCommand, showView, showViewOfGateway } from './admin-command.js';
 import {
   addConfirmation,

@@ -23,15 +23,8 @@ import { CallRingReader, type PlainCall } from '../telemetry/call-ring-reader.js
 import { ContentsBudget, type ContentsBudgetBuffer } from '../telemetry/contents-budget.js';
 import { CONTENTS_HEAD_BYTES } from '../telemetry/contents-layout.js';
 import { LineFile } from '../telemetry/line-file.js';
-import {
-  isTerminal,
-  lineFormat,
-  LogSwitch,
-  type Log,
-  type LogChange,
-  type LogSwitchBuffer,
-  type LogView,
-} from '../telemetry/log.js';
+import { LogSwitch, type LogChange, type LogSwitchBuffer, type LogView } from '../telemetry/log-switch.js';
+import { isTerminal, lineFormat, type Log } from '../telemetry/log.js';
 import type { CallSink } from '../telemetry/call-record.js';
 import type { DroppedCalls } from '../telemetry/metrics-source.js';
 import { WHOLE_BYTES_MAX, standardError } from '../telemetry/standard-error.js';

@@ -17,7 +17,7 @@ import {
   type MetricsFormat,
   type MetricsPage,
 } from '../telemetry/exposition.js';
-import type { LogSwitchBuffer } from '../telemetry/log.js';
+import type { LogSwitchBuffer } from '../telemetry/log-switch.js';
 import { createMetrics, MAIN_THREAD, threadNames, type MetricsBuffers } from '../telemetry/metrics-layout.js';
 import { MetricsReader } from '../telemetry/metrics-reader.js';
 import type { MetricsSnapshot } from '../telemetry/metrics-snapshot.js';

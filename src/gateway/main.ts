@@ -14,7 +14,8 @@ import { EXIT_GRACE_MS } from '../core/limits.js';
 import { startErrorText } from '../store/store-file.js';
 import { StoreHeld } from '../store/store-hold.js';
 import type { Store } from '../store/store.js';
-import { createLogSwitch, LogSwitch, openLog } from '../telemetry/log.js';
+import { createLogSwitch, LogSwitch } from '../telemetry/log-switch.js';
+import { openLog } from '../telemetry/log.js';
 import { openStore } from './accounting-base.js';
 import { Gateway } from './gateway.js';
 import {

@@ -46,7 +46,7 @@
  */
 import type { Settings } from '../config/schema.js';
 import type { SettingChange, SettingInForce, SettingsDifference } from '../config/settings-in-force.js';
-import type { LogChange } from '../telemetry/log.js';
+import type { LogChange } from '../telemetry/log-switch.js';
 import type { CallsUse } from '../sharing/sharing-stats.js';
 import type { Outcome } from '../telemetry/metrics-layout.js';
 import type { MetricsSnapshot } from '../telemetry/metrics-snapshot.js';

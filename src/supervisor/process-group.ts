@@ -26,7 +26,7 @@ import type {
   StartGateway,
   ToGateway,
 } from '../gateway/messages.js';
-import type { LogChange } from '../telemetry/log.js';
+import type { LogChange } from '../telemetry/log-switch.js';
 import type { GatewayExit, GatewayProcess } from './gateway-process.js';
 import {
   GroupMember,

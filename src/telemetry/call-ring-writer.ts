@@ -16,7 +16,7 @@ import { FIELDS_AT, SpscWriter } from '../core/spsc-ring.js';
 import * as layout from './call-ring-layout.js';
 import { CALL_ATTEMPTS_MAX, CALL_ERROR_CHARS_MAX } from './call-record.js';
 import { ATTEMPT_CODES, type EndedAttempt, type EndedCall, type WantedLogs } from './call-ring-layout.js';
-import type { LogSwitch } from './log.js';
+import type { LogSwitch } from './log-switch.js';
 import { OUTCOMES, type Outcome } from './metrics-layout.js';
 
 /**

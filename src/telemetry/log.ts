@@ -2,14 +2,13 @@
  * The log of events: one JSON line for each event on standard error, or a coloured line if standard error is
  * a terminal. Each thread of each process opens a Log of its own. Any thread.
  *
- * Levels mean: error = a request or data was lost, warn = something failed and was recovered, info = start
- * and stop. What operators do is written at every level, by `record`. Calls have logs of their own
- * (gateway/gateway-logs.ts).
+ * log-switch.ts has the levels and what is written now. What operators do is written at every level, by
+ * `record`. Calls have logs of their own (gateway/gateway-logs.ts).
  *
  * Must hold: lines have no secrets and no contents of calls: callers see to it, nothing is removed here
  * (test/e2e/secrets.test.ts). No thread waits for a stopped reader of standard error
- * (test/unit/telemetry/log.test.ts). Names of LogView and of fields stay: operators' programs read them. A
- * new field is in snake case; older ones in camel case stay (docs/operations.md lists them).
+ * (test/unit/telemetry/log.test.ts). Names of fields stay: operators' programs read them. A new field is in
+ * snake case; older ones in camel case stay (docs/operations.md lists them).
  *
  * `createLog` opens standard error when the first line is written. The threads of a gateway use `openLog`,
  * which opens it at once, so that a process that runs out of file descriptors can still log that.
@@ -17,94 +16,8 @@
 import { createRequire } from 'node:module';
 import { isatty } from 'node:tty';
 import type { prettyFactory as PrettyFactory } from 'pino-pretty';
+import { createLogSwitch, type LogLevel, LogSwitch } from './log-switch.js';
 import { STANDARD_ERROR, standardError } from './standard-error.js';
-
-export const LOG_LEVELS = ['error', 'warn', 'info'] as const;
-export type LogLevel = (typeof LOG_LEVELS)[number];
-
-/** What a running gateway logs, with the names of the admin interface. */
-export interface LogView {
-  level: LogLevel;
-  /** Whether a line is written for each chat call. */
-  access_log: boolean;
-  /** Share of the successful calls that the access log has, 0 to 100. */
-  sample_percent: number;
-}
-
-/** Settings that are left out stay as they are. */
-export type LogChange = Partial<LogView>;
-
-/** The words of LogSwitch, which its table explains. */
-const RANK = 0;
-const ACCESS = 1;
-const SAMPLE_PERCENT = 2;
-const STORE = 3;
-const WORDS = 4;
-
-/** The memory of a LogSwitch. Threads of a gateway get it in their `workerData`. */
-export type LogSwitchBuffer = SharedArrayBuffer;
-
-/** Returns a switch that is set to level `info`, with the access log and the call log off. */
-export function createLogSwitch(): LogSwitchBuffer {
-  const buffer = new SharedArrayBuffer(WORDS * Int32Array.BYTES_PER_ELEMENT);
-  new LogSwitch(buffer).level = 'info';
-  return buffer;
-}
-
-/**
- * What is logged now. The main thread of a gateway writes these words, all its threads read them.
- *
- *     word 0  rank of the least severe level that is written, an index into LOG_LEVELS
- *     word 1  1 while the access log is on
- *     word 2  percent of the successful calls that the access log has; it has all other calls
- *     word 3  1 while ended calls are written to the call log (`storesCalls`)
- */
-export class LogSwitch {
-  readonly #words: Int32Array;
-
-  constructor(buffer: LogSwitchBuffer) {
-    this.#words = new Int32Array(buffer);
-  }
-
-  get level(): LogLevel {
-    return LOG_LEVELS[Atomics.load(this.#words, RANK)]!;
-  }
-
-  set level(level: LogLevel) {
-    Atomics.store(this.#words, RANK, LOG_LEVELS.indexOf(level));
-  }
-
-  allows(level: LogLevel): boolean {
-    return LOG_LEVELS.indexOf(level) <= Atomics.load(this.#words, RANK);
-  }
-
-  // Each call reads the next three words, so they are read without Atomics.load (13 ns). A plain read is
-  // safe, because a 32-bit word is never read in halves. A change may be seen a moment later.
-
-  get writesAccessLog(): boolean {
-    return this.#words[ACCESS] === 1;
-  }
-
-  set writesAccessLog(isOn: boolean) {
-    Atomics.store(this.#words, ACCESS, isOn ? 1 : 0);
-  }
-
-  get storesCalls(): boolean {
-    return this.#words[STORE] === 1;
-  }
-
-  set storesCalls(isOn: boolean) {
-    Atomics.store(this.#words, STORE, isOn ? 1 : 0);
-  }
-
-  get samplePercent(): number {
-    return this.#words[SAMPLE_PERCENT]!;
-  }
-
-  set samplePercent(percent: number) {
-    Atomics.store(this.#words, SAMPLE_PERCENT, percent);
-  }
-}
 
 /** Fields besides level, time, thread, pid, message. Undefined fields are left out, long texts are cut. */
 export type LogFields = Readonly<Record<string, string | number | boolean | undefined>>;

@@ -44,7 +44,7 @@ import {
 import { CHAT_DOOR, DOOR_NAMES, type DoorPath } from '../core/door-names.js';
 import { CATALOG_ENTRIES_MAX, COUNTER_THREADS_MAX } from '../core/limits.js';
 import { histogramWords } from './histogram.js';
-import { createLogSwitch, type LogSwitchBuffer } from './log.js';
+import { createLogSwitch, type LogSwitchBuffer } from './log-switch.js';
 
 /** Outcome of a request: `ok`, an error code, or `client_gone` if the client left before the last byte. */
 export type Outcome = 'ok' | 'client_gone' | ErrorCode;

@@ -16,7 +16,7 @@ import { requestIdOf } from '#src/telemetry/call-record.js';
 import { createCallRing, type EndedCall } from '#src/telemetry/call-ring-layout.js';
 import { CallRingReader } from '#src/telemetry/call-ring-reader.js';
 import { CallRingWriter } from '#src/telemetry/call-ring-writer.js';
-import { createLogSwitch, LogSwitch } from '#src/telemetry/log.js';
+import { createLogSwitch, LogSwitch } from '#src/telemetry/log-switch.js';
 import { appendPlain } from '../../support/plain-calls.js';
 import { randomOf } from '../../support/random.js';
 

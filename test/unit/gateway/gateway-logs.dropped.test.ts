@@ -7,7 +7,7 @@ import { CallOutbox } from '#src/gateway/traces.js';
 import { CallRingWriter } from '#src/telemetry/call-ring-writer.js';
 import { createCallRing, DROPPED, DROPPED_LOG_ONLY } from '#src/telemetry/call-ring-layout.js';
 import { createContentsBudget } from '#src/telemetry/contents-budget.js';
-import { createLogSwitch, LogSwitch } from '#src/telemetry/log.js';
+import { createLogSwitch, LogSwitch } from '#src/telemetry/log-switch.js';
 import { createExportBudget, ExportBudget } from '#src/telemetry/export-budget.js';
 import { SOUND_YAML, worldOf } from '../config/support.js';
 import { ListLog } from '../store/support.js';

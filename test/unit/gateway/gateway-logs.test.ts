@@ -12,7 +12,7 @@ import type { JournalRecord } from '#src/ledger/journal-layout.js';
 import { CallRingWriter } from '#src/telemetry/call-ring-writer.js';
 import { createCallRing, type EndedCall } from '#src/telemetry/call-ring-layout.js';
 import { createContentsBudget } from '#src/telemetry/contents-budget.js';
-import { createLogSwitch, LogSwitch } from '#src/telemetry/log.js';
+import { createLogSwitch, LogSwitch } from '#src/telemetry/log-switch.js';
 import { SOUND_YAML, worldOf } from '../config/support.js';
 import { ListLog } from '../store/support.js';
 

@@ -4,7 +4,7 @@ import { GatewayMetrics, type ScrapedParts } from '#src/gateway/gateway-metrics.
 import type { Registry } from '#src/registry/registry.js';
 import { StoreError } from '#src/store/store-file.js';
 import { emptyHistogram } from '#src/telemetry/histogram.js';
-import { createLogSwitch } from '#src/telemetry/log.js';
+import { createLogSwitch } from '#src/telemetry/log-switch.js';
 import { SOUND_YAML, worldOf } from '../config/support.js';
 
 type List = () => { readonly items: readonly object[]; readonly next: undefined };

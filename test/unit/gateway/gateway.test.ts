@@ -10,7 +10,7 @@ import { GATEWAY_STOPS } from '#src/gateway/reload.js';
 import { SupervisorLink } from '#src/gateway/supervisor-link.js';
 import { ChangeFollower } from '#src/sharing/change-follower.js';
 import type { Hosts } from '#src/sharing/open-hosts.js';
-import { createLogSwitch } from '#src/telemetry/log.js';
+import { createLogSwitch } from '#src/telemetry/log-switch.js';
 import { worldOf } from '../config/support.js';
 import { ListLog } from '../store/support.js';
 

@@ -15,7 +15,7 @@ import { settle, type Settled } from '#src/request/settle.js';
 import { createCallRing, type EndedCall } from '#src/telemetry/call-ring-layout.js';
 import { CallRingReader } from '#src/telemetry/call-ring-reader.js';
 import { CallRingWriter } from '#src/telemetry/call-ring-writer.js';
-import { LogSwitch } from '#src/telemetry/log.js';
+import { LogSwitch } from '#src/telemetry/log-switch.js';
 import { ContentsBudget, createContentsBudget } from '#src/telemetry/contents-budget.js';
 import { ListenerMetrics } from '#src/telemetry/metrics-writers.js';
 import { NO_MODEL, OTHER_MODEL, createMetrics, modelSlotOf } from '#src/telemetry/metrics-layout.js';

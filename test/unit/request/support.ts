@@ -22,7 +22,7 @@ import { createGroupNames, GroupNames } from '#src/registry/group-names.js';
 import { KeyTable, createKeyTableBuffers } from '#src/registry/key-table.js';
 import { createCallRing } from '#src/telemetry/call-ring-layout.js';
 import { CallRingWriter } from '#src/telemetry/call-ring-writer.js';
-import { LogSwitch, createLogSwitch } from '#src/telemetry/log.js';
+import { LogSwitch, createLogSwitch } from '#src/telemetry/log-switch.js';
 import { ListenerMetrics } from '#src/telemetry/metrics-writers.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
 

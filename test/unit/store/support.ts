@@ -29,7 +29,8 @@ import { OwnBuffers, StoreOnly } from '#src/registry/registry-context.js';
 import { Registry } from '#src/registry/registry.js';
 import { UsageBook } from '#src/store/usage-book.js';
 import { Store } from '#src/store/store.js';
-import type { Log, LogLevel } from '#src/telemetry/log.js';
+import type { LogLevel } from '#src/telemetry/log-switch.js';
+import type { Log } from '#src/telemetry/log.js';
 import { picoUnitsPerToken } from '#src/core/money.js';
 import { admitTo } from '../../fixtures/ledger-world.js';
 

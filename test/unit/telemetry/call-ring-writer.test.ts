@@ -9,7 +9,7 @@ import { createCallRing, type EndedCall } from '#src/telemetry/call-ring-layout.
 import { CallRingReader } from '#src/telemetry/call-ring-reader.js';
 import { CallRingWriter } from '#src/telemetry/call-ring-writer.js';
 import { CALL_ATTEMPTS_MAX, CALL_ERROR_CHARS_MAX } from '#src/telemetry/call-record.js';
-import { LogSwitch, createLogSwitch } from '#src/telemetry/log.js';
+import { LogSwitch, createLogSwitch } from '#src/telemetry/log-switch.js';
 import { OUTCOMES } from '#src/telemetry/metrics-layout.js';
 
 const NOTHING_KNOWN: EndedCall = {

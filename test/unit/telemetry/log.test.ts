@@ -6,7 +6,6 @@ import { syncBuiltinESMExports } from 'node:module';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
-import { LOG_LEVELS, LogSwitch, createLogSwitch } from '#src/telemetry/log.js';
 import { StandardError, WHOLE_BYTES_MAX } from '#src/telemetry/standard-error.js';
 
 const WRITER = fileURLToPath(new URL('../../fixtures/log-writer.js', import.meta.url));
@@ -117,17 +116,6 @@ void t.test('a reader that has gone', async (t) => {
   t.same(await once(child, 'exit'), [0, null]);
 });
 
-void t.test('levels', (t) => {
-  const control = new LogSwitch(createLogSwitch());
-  t.equal(control.level, 'info');
-  const allowed = LOG_LEVELS.map((level) => {
-    control.level = level;
-    return LOG_LEVELS.filter((each) => control.allows(each));
-  });
-  t.same(allowed, [['error'], ['error', 'warn'], ['error', 'warn', 'info']]);
-  t.end();
-});
-
 void t.test('what waits keeps its order and its bound', (t) => {
   const path = join(t.testdir(), 'fifo');
   execFileSync('mkfifo', [path]);
@@ -207,7 +195,8 @@ void t.test('a full disk costs lines beyond the bound, counted, and none is cut'
 });
 
 void t.test('what an operator did is written at every level', (t) => {
-  const code = `import { createLog, createLogSwitch, LogSwitch } from '#src/telemetry/log.js';
+  const code = `import { createLog } from '#src/telemetry/log.js';
+    import { createLogSwitch, LogSwitch } from '#src/telemetry/log-switch.js';
     const control = new LogSwitch(createLogSwitch());
     const log = createLog('main', control);
     for (const level of ['info', 'warn', 'error']) {
