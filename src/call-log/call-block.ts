@@ -42,9 +42,9 @@
  * Must hold:
  * - Later versions read these files, so a change of the bytes needs another MAGIC
  *   (test/unit/call-log/call-log.test.ts).
- * - A damaged block is left out whole, by its CRC-32. If a block with the right CRC-32 has wrong numbers all
- *   the same, decoding throws at the end of the bytes and does not go on for ever, on a main thread
- *   (test/unit/call-log/call-block.test.ts).
+ * - A damaged block is left out whole, by its CRC-32 and the lengths in its head. If a block with the right
+ *   CRC-32 has wrong numbers in its calls, decoding throws at the end of the bytes and does not go on for
+ *   ever, on a main thread (test/unit/call-log/call-block.test.ts).
  * - In the object literals of `recordOf` and VariableReader the properties stand in the order of the bytes,
  *   because each is read as it is evaluated.
  *
@@ -151,6 +151,12 @@ export class Block {
     if (magic !== MAGIC && magic !== FORMER_MAGIC) return undefined;
     if (bytes < HEAD_BYTES || bytes % 8 !== 0) return undefined;
     if (bytes > BLOCK_BYTES_MAX || at + bytes > data.length) return undefined;
+    const partsBytes =
+      words[at32 + HEAD.count]! * FIXED_BYTES +
+      words[at32 + HEAD.variableBytes]! +
+      words[at32 + HEAD.namesBytes]!;
+    // Readers loop over all calls: a count of 2^32 would stop the thread.
+    if (HEAD_BYTES + partsBytes > bytes) return undefined;
     if (crc32(data.subarray(at + CHECKED_AT, at + bytes)) !== words[at32 + HEAD.crc32]) return undefined;
     return new Block(data, at, words);
   }

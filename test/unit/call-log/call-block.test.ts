@@ -40,6 +40,21 @@ void t.test('a call that begins at or after the end of the bytes is an error, an
   t.end();
 });
 
+void t.test('a block whose parts are longer than the block is damaged', (t) => {
+  for (const word of [HEAD.count, HEAD.variableBytes, HEAD.namesBytes])
+    for (const value of [2 ** 32 - 1, 100_000])
+      t.equal(
+        changed((bytes) => bytes.writeUInt32LE(value, word * 4)),
+        undefined,
+        `${value} in word ${word}`,
+      );
+  t.ok(
+    changed(() => undefined),
+    'a sound block is read',
+  );
+  t.end();
+});
+
 void t.test('any wrong byte of a call ends in a record or in an error', (t) => {
   const random = randomOf(2);
   for (let turn = 0; turn < 2_000; turn++) {
