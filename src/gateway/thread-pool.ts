@@ -9,8 +9,8 @@
  * After seven bursts of 1,000 streams a gateway on Node 24 took 674 MiB. With these limits it takes 394 MiB,
  * as on Node 20.
  *
- * Must hold: every thread with a heap of its own gets `threadMemory()`
- * (test/unit/gateway/thread-pool.thread-memory.test.ts tests the limits alone).
+ * Must hold: every thread with a heap of its own gets `threadMemory()`, and no other file makes a pool
+ * (test/unit/gateway/thread-pool.thread-memory.test.ts).
  */
 import { getHeapStatistics } from 'node:v8';
 import type { ResourceLimits } from 'node:worker_threads';

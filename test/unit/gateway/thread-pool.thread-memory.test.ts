@@ -1,11 +1,32 @@
 /** The bounds of a thread's heap: taken by Node, and not above what it would take by itself. */
 import { once } from 'node:events';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { getHeapStatistics } from 'node:v8';
 import { Worker } from 'node:worker_threads';
 import t from 'tap';
 import { threadMemory } from '#src/gateway/thread-pool.js';
 
 const MIB = 1024 * 1024;
+
+void t.test('each place that makes threads gives them', (t) => {
+  const folder = join(process.cwd(), 'src');
+  const makers = readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .filter((path) => /\.c?tsx?$/.test(path))
+    .flatMap((path) => {
+      const text = readFileSync(join(folder, path), 'utf8');
+      const made = Array.from(text.matchAll(/\bnew (Worker|Piscina)\(/g), ([, name]) => name!);
+      const given = text.split('resourceLimits: threadMemory()').length - 1;
+      if (made.length > 0) t.equal(given, made.length, path);
+      return made.map((name) => `${name} ${path}`);
+    });
+  t.same(makers.sort(), [
+    'Piscina gateway/thread-pool.ts',
+    'Worker gateway/listeners.ts',
+    'Worker gateway/traces.ts',
+  ]);
+  t.end();
+});
 
 void t.test('a thread gets them', async (t) => {
   const wanted = threadMemory();
