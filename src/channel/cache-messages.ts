@@ -46,8 +46,17 @@ export type CacheReply =
 
 /** How a call of the listener ended. */
 export type CacheMessage =
-  /** The response is to be written to disk; listeners that wait for this leader get it. */
-  | { readonly kind: 'keep'; readonly key: ResponseKey; readonly response: CachedResponse }
+  /**
+   * The response is to be written to disk; listeners that wait for this leader get it. `beganMs`: when the
+   * call began, by the wall clock, because the main thread may have cleared the cache since, and the listener
+   * may not know yet.
+   */
+  | {
+      readonly kind: 'keep';
+      readonly key: ResponseKey;
+      readonly response: CachedResponse;
+      readonly beganMs: number;
+    }
   /**
    * The leader's call has failed, or its response cannot be kept, or its client is slow to read it. Listeners
    * that wait get `alone`.

@@ -63,6 +63,7 @@ interface CallInProgress {
 
 type StoreAccess = 'read' | 'write';
 type ListenerMessage = Question<ResponseKey> | Withdrawal | CacheMessage;
+type KeepMessage = Extract<CacheMessage, { readonly kind: 'keep' }>;
 
 export class CacheService {
   readonly #options: CacheServiceOptions;
@@ -219,7 +220,7 @@ export class CacheService {
     if ('ask' in message) this.#reply(listenerIndex, port, message);
     else if ('withdrawn' in message) this.#withdraw(listenerIndex, port, message.id);
     else if (message.kind === 'abandon') this.#endCall(message.key, listenerIndex);
-    else this.#keep(listenerIndex, message.key, message.response);
+    else this.#keep(listenerIndex, message);
   }
 
   /**
@@ -283,12 +284,15 @@ export class CacheService {
     return nowMs - 1;
   }
 
-  /** Keeps the response of a listener's call for the disk, and sends it to the listeners that wait for it. */
-  #keep(listenerIndex: number, key: ResponseKey, response: CachedResponse): void {
+  /**
+   * Keeps the response of a listener's call for the disk, and sends it to the listeners that wait for it. Not
+   * if the call began before a clearing, of which the listener did not know yet.
+   */
+  #keep(listenerIndex: number, { key, response, beganMs }: KeepMessage): void {
     const { stream, endedMs, bytes } = response;
     const name = nameOfResponse(key);
     this.#dropUnwritten(name);
-    if (endedMs <= this.#clearedMsOf(key)) {
+    if (Math.min(beganMs, endedMs) <= this.#clearedMsOf(key)) {
       this.#endCall(key, listenerIndex);
       return;
     }

@@ -183,10 +183,13 @@ export class ResponseCache {
     }
   }
 
-  /** Keeps the response, and gives it to the requests that wait for the flight. */
-  publish(key: ResponseKey, response: CachedResponse, flight: Flight | undefined): void {
+  /**
+   * Keeps the response, and gives it to the requests that wait for the flight. `beganMs`: when its call
+   * began, by the wall clock. Since then no `clear` may have come (`clearCount`).
+   */
+  publish(key: ResponseKey, response: CachedResponse, flight: Flight | undefined, beganMs: number): void {
     this.#addEntry(key, response);
-    this.#port.send({ kind: 'keep', key, response });
+    this.#port.send({ kind: 'keep', key, response, beganMs });
     if (flight !== undefined) this.#endFlight(flight, { state: 'found', response });
   }
 
@@ -311,8 +314,9 @@ export class CachedCall implements StorableCall {
   readonly #key: ResponseKey;
   readonly #cache: ResponseCache;
   readonly #clock: Clock;
-  /** `clearCount` of the cache when the call began. */
+  /** `clearCount` of the cache, and the wall clock, when the call began. */
   readonly #clearCount: number;
+  readonly #beganMs: number;
   readonly #pieces: CollectedPieces;
   /** The flight that this call leads. Undefined once the flight has ended, or if this call leads none. */
   #flight: Flight | undefined;
@@ -330,6 +334,7 @@ export class CachedCall implements StorableCall {
     this.#cache = cache;
     this.#clock = clock;
     this.#clearCount = cache.clearCount;
+    this.#beganMs = clock.wallMs();
     this.#pieces = new CollectedPieces(budget, CACHED_BYTES_MAX);
     this.#flight = flight;
   }
@@ -362,7 +367,8 @@ export class CachedCall implements StorableCall {
       return;
     }
     this.#flight = undefined;
-    this.#cache.publish(this.#key, { ...this.#whole, endedMs: this.#clock.wallMs() }, flight);
+    const response = { ...this.#whole, endedMs: this.#clock.wallMs() };
+    this.#cache.publish(this.#key, response, flight, this.#beganMs);
     this.#whole = undefined;
   }
 

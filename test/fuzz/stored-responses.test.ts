@@ -165,7 +165,12 @@ void t.test('damaged records', async (t) => {
         );
         kept.set(nameOfResponse(key), bytes);
         const endedMs = new StoppedClock().nowMs - round;
-        world.port.send({ kind: 'keep', key, response: { stream: key.account === 1, endedMs, bytes } });
+        world.port.send({
+          kind: 'keep',
+          key,
+          response: { stream: key.account === 1, endedMs, bytes },
+          beganMs: endedMs,
+        });
       }
       // A reply comes after what was told before.
       await world.port.ask(keys[0]!);

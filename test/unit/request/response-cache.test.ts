@@ -14,7 +14,8 @@ import {
   nameOfResponse,
   type ResponseKey,
 } from '#src/registry/stored-response.js';
-import { type Requested, ResponseCache } from '#src/request/response-cache.js';
+import { CollectBudget } from '#src/request/collected-response.js';
+import { CachedCall, type Requested, ResponseCache } from '#src/request/response-cache.js';
 import { cachedResponseTable } from '#src/store/response-table.js';
 import { openTables } from '#src/store/tables.js';
 import { ListLog, StoppedClock } from '../store/support.js';
@@ -24,6 +25,8 @@ const TTL_MS = 60_000;
 const MIB = 1024 * 1024;
 const DAY_MS = 86_400_000;
 const ACCOUNT = asAccountIndex(1);
+/** When a call began that no clearing concerns. */
+const AFTER_CLEARINGS = Infinity;
 const keyOf = (digit: string, model = 'priced', account = ACCOUNT) =>
   cacheKeyOf(account, model, digit.repeat(64));
 
@@ -102,7 +105,7 @@ void t.test('one leads, at this listener and at others; all get its response', a
   const flight = leads(t, await one.request(key, 10));
   const waiting = [one.request(key, 10), one.request(key, 10), other.request(key, 10)];
   await settled();
-  one.publish(key, response('whole'), flight);
+  one.publish(key, response('whole'), flight, AFTER_CLEARINGS);
   t.same((await Promise.all(waiting)).map(textOf), ['whole', 'whole', 'whole']);
   t.equal(Buffer.from(found(one, key)!.bytes).toString(), 'whole');
   t.equal(Buffer.from(found(other, key)!.bytes).toString(), 'whole');
@@ -166,11 +169,12 @@ void t.test('those that wait are bounded, in number and bytes', async (t) => {
 void t.test('memory is bounded, the oldest go first; and a response expires', (t) => {
   const { caches, counts, response, clock } = openWorld(t, 1, 10 * 1_024);
   const one = caches[0]!;
-  for (const digit of '0123456789abcdef') one.publish(keyOf(digit), response('x'.repeat(512)), undefined);
+  for (const digit of '0123456789abcdef')
+    one.publish(keyOf(digit), response('x'.repeat(512)), undefined, AFTER_CLEARINGS);
   t.same(counts, { entries: 10, bytes: 10 * 1_024, evictions: 6 });
   t.equal(found(one, keyOf('5')), undefined);
   t.ok(found(one, keyOf('6')));
-  one.publish(keyOf('6'), response('short'), undefined);
+  one.publish(keyOf('6'), response('short'), undefined, AFTER_CLEARINGS);
   t.equal(counts.entries, 10, 'one for each key');
   clock.nowMs += TTL_MS - 1;
   t.ok(found(one, keyOf('f')));
@@ -185,7 +189,7 @@ void t.test('what was made while the clock was ahead is not served when it is ri
   const { caches, service, response, clock } = openWorld(t, 1, MIB, path);
   const [one] = caches;
   clock.nowMs += DAY_MS;
-  one!.publish(keyOf('a'), response('of tomorrow'), undefined);
+  one!.publish(keyOf('a'), response('of tomorrow'), undefined, AFTER_CLEARINGS);
   await settled();
   service.onFlushed();
   t.ok(found(one!, keyOf('a')));
@@ -202,7 +206,7 @@ void t.test('cleared while the clock was ahead: what is made after it is right a
     clock.nowMs -= DAY_MS;
     leads(t, await caches[0]!.request(keyOf('a'), 1));
     clock.nowMs += 1;
-    caches[0]!.publish(keyOf('a'), response('of today'), undefined);
+    caches[0]!.publish(keyOf('a'), response('of today'), undefined, AFTER_CLEARINGS);
     await settled();
     t.equal(textOf(await caches[1]!.request(keyOf('a'), 1)), 'of today');
   }
@@ -213,16 +217,16 @@ void t.test('a model with a share of the memory keeps to it, and pushes nobody o
   const one = caches[0]!;
   const kib = response('x'.repeat(512));
   one.applySettings(catalogOf('r', { memoryShare: 0.3 }), 10 * 1_024);
-  for (const digit of '01') one.publish(keyOf(digit, 'free'), kib, undefined);
-  for (const digit of '0123456789abcdef') one.publish(keyOf(digit), kib, undefined);
+  for (const digit of '01') one.publish(keyOf(digit, 'free'), kib, undefined, AFTER_CLEARINGS);
+  for (const digit of '0123456789abcdef') one.publish(keyOf(digit), kib, undefined, AFTER_CLEARINGS);
   t.same(counts, { entries: 5, bytes: 5 * 1_024, evictions: 13 });
   t.ok(found(one, keyOf('0', 'free')));
   t.equal(found(one, keyOf('c')), undefined);
   t.ok(found(one, keyOf('d')));
-  for (const digit of '23456789abcdef') one.publish(keyOf(digit, 'free'), kib, undefined);
+  for (const digit of '23456789abcdef') one.publish(keyOf(digit, 'free'), kib, undefined, AFTER_CLEARINGS);
   t.equal(counts.bytes, 10 * 1_024);
   t.equal(found(one, keyOf('f')), undefined, 'the bound is no reservation: all go by age');
-  one.publish(keyOf('0'), kib, undefined);
+  one.publish(keyOf('0'), kib, undefined, AFTER_CLEARINGS);
   one.applySettings(catalogOf('r', { memoryShare: 0.05 }), 10 * 1_024);
   t.equal(found(one, keyOf('0')), undefined, 'a reload lowers it');
   t.end();
@@ -240,7 +244,12 @@ void t.test('on disk a model keeps to its bytes, also after a restart', async (t
   const publish = (world: typeof before, digits: string, model?: string): void => {
     for (const digit of digits) {
       world.clock.nowMs += 1;
-      world.caches[0]!.publish(keyOf(digit, model), world.response('x'.repeat(488)), undefined);
+      world.caches[0]!.publish(
+        keyOf(digit, model),
+        world.response('x'.repeat(488)),
+        undefined,
+        AFTER_CLEARINGS,
+      );
     }
   };
   before.service.applySettings(catalog, MIB);
@@ -279,7 +288,7 @@ void t.test('a store that does not know the models of its responses loses them',
   const path = t.testdir({});
   const before = openWorld(t, 1, 0, path);
   const [cache] = before.caches;
-  cache!.publish(keyOf('a'), before.response('a'), undefined);
+  cache!.publish(keyOf('a'), before.response('a'), undefined, AFTER_CLEARINGS);
   await settled();
   before.service.onFlushed();
   before.tables.environment.write(() => {
@@ -287,7 +296,7 @@ void t.test('a store that does not know the models of its responses loses them',
     before.tables.cachedModelAges.clearSync();
   });
   t.equal((await cache!.request(keyOf('a'), 1)).state, 'found');
-  cache!.publish(keyOf('b'), before.response('b'), undefined);
+  cache!.publish(keyOf('b'), before.response('b'), undefined, AFTER_CLEARINGS);
   await settled();
   before.service.onFlushed();
   t.equal(before.service.storedBytes, 513);
@@ -299,7 +308,7 @@ void t.test('on disk: after a restart, within bytes, until it expires', async (t
   const path = t.testdir({});
   const before = openWorld(t, 1, 0, path);
   for (const digit of 'abc')
-    before.caches[0]!.publish(keyOf(digit), before.response('x'.repeat(488)), undefined);
+    before.caches[0]!.publish(keyOf(digit), before.response('x'.repeat(488)), undefined, AFTER_CLEARINGS);
   await settled();
   before.service.applySettings(catalogOf(), 2_000);
   before.service.onFlushed();
@@ -350,7 +359,7 @@ void t.test('a disk that does not tell its free bytes gets no responses, and end
   const { service, store, caches, response } = openWorld(t);
   const [one, other] = [caches[0]!, caches[1]!];
   const key = keyOf('a');
-  one.publish(key, response('a'), leads(t, await one.request(key, 10)));
+  one.publish(key, response('a'), leads(t, await one.request(key, 10)), AFTER_CLEARINGS);
   await settled();
   store.freeBytes = () => {
     throw new Error('EIO: i/o error, statfs');
@@ -362,8 +371,8 @@ void t.test('a disk that does not tell its free bytes gets no responses, and end
 void t.test('cleared by model, by a reload, and what was in work then is not kept', async (t) => {
   const { caches, service, response, clock } = openWorld(t, 1);
   const one = caches[0]!;
-  one.publish(keyOf('a'), response('a'), undefined);
-  one.publish(keyOf('b', 'free'), response('b'), undefined);
+  one.publish(keyOf('a'), response('a'), undefined, AFTER_CLEARINGS);
+  one.publish(keyOf('b', 'free'), response('b'), undefined, AFTER_CLEARINGS);
   leads(t, await one.request(keyOf('c'), 1));
   const waits = one.request(keyOf('c'), 1);
   service.onFlushed();
@@ -376,7 +385,7 @@ void t.test('cleared by model, by a reload, and what was in work then is not kep
   t.ok(found(one, keyOf('b', 'free')));
   leads(t, await one.request(keyOf('a'), 1));
   clock.nowMs += 1;
-  one.publish(keyOf('d'), response('d'), undefined);
+  one.publish(keyOf('d'), response('d'), undefined, AFTER_CLEARINGS);
   await settled();
   one.applySettings(catalogOf('other'), MIB);
   service.applySettings(catalogOf('other'), MIB);
@@ -395,7 +404,7 @@ for (const cleared of ['priced', undefined])
       // They do not expire meanwhile.
       const models = catalog.models.map((model) => ({ ...model, cache: { ...model.cache!, ttlMs: DAY_MS } }));
       service.applySettings({ ...catalog, models }, MIB);
-      for (const digit of 'ab') caches[0]!.publish(keyOf(digit), response(digit), undefined);
+      for (const digit of 'ab') caches[0]!.publish(keyOf(digit), response(digit), undefined, AFTER_CLEARINGS);
       await settled();
       service.onFlushed();
       t.equal(service.storedBytes, 2 * 513);
@@ -415,6 +424,34 @@ for (const cleared of ['priced', undefined])
     },
   );
 
+void t.test('a call that began before a clearing of which its listener does not know yet', async (t) => {
+  const { caches, service, response, clock } = openWorld(t);
+  const [one, other] = [caches[0]!, caches[1]!];
+  const budget = new CollectBudget();
+  const callOf = async (key: ResponseKey) =>
+    new CachedCall(key, one, budget, clock, leads(t, await one.request(key, 1)));
+  for (const cleared of ['priced', undefined]) {
+    const key = keyOf(cleared === undefined ? 'b' : 'a');
+    const before = await callOf(key);
+    clock.nowMs += 5;
+    // The message to the listener is under way.
+    await service.clear(cleared);
+    clock.nowMs += 5;
+    before.keep(response('old').bytes, false, 0);
+    before.publish();
+    await settled();
+    const requested = await other.request(key, 1);
+    t.equal(textOf(requested), 'lead', `of ${cleared ?? 'all'}: nobody else gets it`);
+    one.clear(cleared);
+    other.clear(cleared);
+    const after = await callOf(keyOf(cleared === undefined ? 'd' : 'c'));
+    after.keep(response('new').bytes, false, 0);
+    after.publish();
+    await settled();
+    t.equal(textOf(await other.request(keyOf(cleared === undefined ? 'd' : 'c'), 1)), 'new');
+  }
+});
+
 void t.test(
   'what is made in the millisecond of a clearing is not kept, and nobody waits for it',
   async (t) => {
@@ -425,7 +462,7 @@ void t.test(
     const flight = leads(t, await one.request(key, 10));
     const waits = other.request(key, 10).then(textOf);
     await settled();
-    one.publish(key, response('made'), flight);
+    one.publish(key, response('made'), flight, AFTER_CLEARINGS);
     t.equal(await Promise.race([waits, settled().then(() => 'waits')]), 'alone');
     const next = other.request(key, 10).then(textOf);
     t.equal(await Promise.race([next, settled().then(() => 'waits')]), 'lead');
@@ -437,7 +474,7 @@ void t.test('a row that is damaged in any way is no response, and empties the ta
   const one = caches[0]!;
   const values = [null, 1, 'x', [], {}, { format: 99 }, { format: 1, bytes: 'x' }, new Uint8Array(3)];
   for (const [at, value] of values.entries()) {
-    one.publish(keyOf('a'), response('a'), undefined);
+    one.publish(keyOf('a'), response('a'), undefined, AFTER_CLEARINGS);
     await settled();
     service.onFlushed();
     t.ok(service.storedBytes > 0);
@@ -474,7 +511,7 @@ void t.test('all that wait for one call get its response, however long: it is he
   const key = keyOf('a');
   const flight = leads(t, await one.request(key, 10));
   const waiting = Array.from({ length: 500 }, () => one.request(key, 10));
-  one.publish(key, response('x'.repeat(MIB)), flight);
+  one.publish(key, response('x'.repeat(MIB)), flight, AFTER_CLEARINGS);
   const hits = (await Promise.all(waiting)).flatMap((requested) =>
     requested.state === 'found' ? [requested.response] : [],
   );
@@ -496,7 +533,7 @@ void t.test('a store that takes no writes is warned of once, however well it is 
   };
   const keep = async (digit: string): Promise<void> => {
     const key = keyOf(digit);
-    caches[0]!.publish(key, response('x'), leads(t, await caches[0]!.request(key, 10)));
+    caches[0]!.publish(key, response('x'), leads(t, await caches[0]!.request(key, 10)), AFTER_CLEARINGS);
     await settled();
     service.onFlushed();
     t.equal(service.storedBytes, 0);
@@ -505,7 +542,12 @@ void t.test('a store that takes no writes is warned of once, however well it is 
   for (const digit of ['a', 'b', 'c']) await keep(digit);
   t.equal(log.lines.length, 1);
   store.commit = commit;
-  caches[0]!.publish(keyOf('d'), response('x'), leads(t, await caches[0]!.request(keyOf('d'), 10)));
+  caches[0]!.publish(
+    keyOf('d'),
+    response('x'),
+    leads(t, await caches[0]!.request(keyOf('d'), 10)),
+    AFTER_CLEARINGS,
+  );
   await settled();
   service.onFlushed();
   t.ok(service.storedBytes > 0);
@@ -516,7 +558,12 @@ void t.test('a store that takes no writes is warned of once, however well it is 
   t.equal(log.lines.length, 2, 'a new failure is news');
 
   async function keepAgain(): Promise<void> {
-    caches[0]!.publish(keyOf('e'), response('x'), leads(t, await caches[0]!.request(keyOf('e'), 10)));
+    caches[0]!.publish(
+      keyOf('e'),
+      response('x'),
+      leads(t, await caches[0]!.request(keyOf('e'), 10)),
+      AFTER_CLEARINGS,
+    );
     await settled();
     service.onFlushed();
   }
