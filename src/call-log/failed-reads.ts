@@ -36,6 +36,10 @@ export class FailedReads {
     if (!this.#errors.has(path)) this.#errors.set(path, error as Error);
   }
 
+  has({ path }: ReadSegment): boolean {
+    return this.#errors.has(path);
+  }
+
   /** Returns the name of each file with the code of its error, such as `0000000042.calls: EACCES`. */
   get texts(): string[] {
     return [...this.#errors].map(

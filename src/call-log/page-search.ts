@@ -114,8 +114,13 @@ export class PageSearch {
 
   constructor(options: PageSearchOptions) {
     this.#options = options;
-    const { segments, filter, before } = options;
-    this.#newest = newestCursorOf(segments);
+    const { segments, filter, before, failures } = options;
+    // Whether a segment that could not be read still grows is not known: it may.
+    const known = segments.map((segment) => {
+      const { number, end, isGrowing } = segment;
+      return { number, end, isGrowing: isGrowing || failures.has(segment) };
+    });
+    this.#newest = newestCursorOf(known);
     const growing = segments.filter(({ isGrowing }) => isGrowing);
     this.#ends = new Map(growing.map(({ number, end }) => [number, end]));
     this.#mayPass = extentTestOf(filter);

@@ -30,6 +30,9 @@ const random = randomOf(5);
 const callOf = (number: number): CallRecord => randomCall(random, number, START_MS + number, KINDS);
 const idOf = ({ requestPrefix, request }: CallRecord): string => requestIdOf(requestPrefix, request);
 
+/** Pages do not end early, however busy the machine is. */
+const readerOf = (folder: string): CallReader => new CallReader(folder, { searchMs: 60_000 });
+
 function writeSegment(folder: string, written: readonly CallRecord[]): void {
   const writer = new CallWriter({
     folder,
@@ -70,7 +73,7 @@ for (const isKnown of [false, true])
     async (t) => {
       const folder = t.testdir();
       const { written, paths } = writeSegments(folder);
-      const reader = new CallReader(folder);
+      const reader = readerOf(folder);
       if (isKnown) {
         await reader.page({}, 100);
         for (const call of written) t.ok(await reader.find(idOf(call)));
@@ -97,7 +100,7 @@ for (const isKnown of [false, true])
 
 void t.test('looks for newer calls return those of a segment once it can be read', async (t) => {
   const folder = t.testdir();
-  const reader = new CallReader(folder);
+  const reader = readerOf(folder);
   const start = (await reader.page({}, 10))!.newest;
   const { written, paths } = writeSegments(folder);
   breakFile(paths[1]!);
@@ -114,11 +117,35 @@ void t.test('looks for newer calls return those of a segment once it can be read
   t.same((await reader.newerCalls(mended!.newest, {}, 100))!.calls, []);
 });
 
+void t.test('a segment that grows, and could not be read for the first page', async (t) => {
+  const folder = t.testdir();
+  const written = Array.from({ length: 20 }, (_, number) => callOf(number));
+  const writer = new CallWriter({
+    folder,
+    retention: RETENTION,
+    clock: new SystemClock(),
+    log: new ListLog(),
+  });
+  for (const call of written.slice(0, 10)) writer.append(call);
+  writer.flush();
+  const path = join(folder, readdirSync(folder)[0]!);
+  const reader = readerOf(folder);
+  breakFile(path);
+  const page = await reader.page({}, 100);
+  t.same(page!.calls, []);
+  mend(path);
+  for (const call of written.slice(10)) writer.append(call);
+  writer.flush();
+  const newer = await reader.newerCalls(page!.newest, {}, 100);
+  t.same(newer!.calls.map(idOf), written.map(idOf));
+  writer.close();
+});
+
 void t.test('a folder in the place of a segment, which can be opened and not be read', async (t) => {
   const folder = t.testdir({ '0000000007.calls': {} });
   const written = Array.from({ length: 10 }, (_, number) => callOf(number));
   writeSegment(folder, written);
-  const page = await new CallReader(folder).page({}, 100);
+  const page = await readerOf(folder).page({}, 100);
   t.same(page!.calls.map(idOf).reverse(), written.map(idOf));
   t.same(page!.unread, ['0000000007.calls: EISDIR']);
   rmSync(join(folder, '0000000007.calls'), { recursive: true });
@@ -134,7 +161,7 @@ void t.test('a call whose bytes are wrong, with the right checksum, hides no oth
   bytes.writeUInt32LE(2 ** 31, HEAD_BYTES + wrong * FIXED_BYTES + VARIABLE * 4);
   bytes.writeUInt32LE(crc32(bytes.subarray(CHECKED_AT)), HEAD.crc32 * 4);
   writeFileSync(join(folder, '0000000001.calls'), Buffer.concat([SEGMENT_START, bytes]));
-  const reader = new CallReader(folder);
+  const reader = readerOf(folder);
   const found: string[] = [];
   let cursor: string | null | undefined;
   while (cursor !== null) {
