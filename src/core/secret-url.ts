@@ -22,25 +22,28 @@ const MIXED_CHARS_MIN = 12;
 const CHANGES_MIN = 6;
 
 /**
- * Returns a text as it may be shown. An address loses user, password, query and what looks like a secret in
- * its path. A text that begins as an address and is malformed (a password with a slash makes it so) loses all
- * before its last `@`, and its query.
+ * Returns a text as it may be shown. An address loses user, password, query, fragment and what looks like a
+ * secret in its path; also one whose scheme was forgotten. A text that begins as an address and is malformed
+ * (a password with a slash makes it so) loses all before its last `@`. A fragment with an `@` counts as
+ * malformed: most likely it is the end of a password with a `#`.
  */
 export function withoutUrlSecrets(text: string): string {
   const [, scheme, afterScheme] = /^([a-z][a-z0-9+.-]*:\/\/)(.*)$/is.exec(text) ?? [];
-  // Perhaps `user:password@host:6379`, where the scheme was forgotten.
+  // Perhaps `user:password@host:6379` or `host/path?key=secret`.
   if (scheme === undefined || afterScheme === undefined)
-    return text.replace(/^(?=[^\s@]*:)\S*@/, `${SECRET}@`);
-  const queryAt = afterScheme.indexOf('?');
-  const beforeQuery = queryAt < 0 ? afterScheme : afterScheme.slice(0, queryAt);
-  const query = queryAt < 0 ? '' : `?${SECRET}`;
-  if (!URL.canParse(text)) return scheme + afterScheme.replace(/^.*@/s, `${SECRET}@`).replace(/\?.*/s, query);
+    return text.replace(/^(?=[^\s@]*:)\S*@/, `${SECRET}@`).replace(/([?#])(?=[^\s=&?#]+=)\S*/, `$1${SECRET}`);
+  const tailAt = afterScheme.search(/[?#]/);
+  const beforeTail = tailAt < 0 ? afterScheme : afterScheme.slice(0, tailAt);
+  const tail = tailAt < 0 ? '' : `${afterScheme[tailAt]}${SECRET}`;
+  const isAmbiguous = afterScheme[tailAt] === '#' && afterScheme.includes('@', tailAt);
+  if (isAmbiguous || !URL.canParse(text))
+    return scheme + afterScheme.replace(/^.*@/s, `${SECRET}@`).replace(/([?#]).*/s, `$1${SECRET}`);
   const { username, password } = new URL(text);
   const hasUser = username !== '' || password !== '';
-  const withoutUser = hasUser ? beforeQuery.replace(/^[^/]*@/s, `${SECRET}@`) : beforeQuery;
+  const withoutUser = hasUser ? beforeTail.replace(/^[^/]*@/s, `${SECRET}@`) : beforeTail;
   const pathAt = withoutUser.indexOf('/');
   const host = pathAt < 0 ? withoutUser : withoutUser.slice(0, pathAt);
-  return scheme + host + withoutPathSecrets(withoutUser.slice(host.length)) + query;
+  return scheme + host + withoutPathSecrets(withoutUser.slice(host.length)) + tail;
 }
 
 /** Returns a path as it may be shown: each segment with a secret is replaced by SECRET. */
