@@ -151,6 +151,16 @@ function headOf(call: UnsignedCall, usage: ProviderUsage | undefined) {
   };
 }
 
+/** Id and name of a tool call. Throws a ProviderError without one: a client could not answer the call. */
+export function calledToolOf({ toolUseId: id, name }: Record<string, unknown>): {
+  readonly id: string;
+  readonly name: string;
+} {
+  if (typeof id !== 'string' || typeof name !== 'string')
+    throw ProviderError.invalid('a tool call has no name or id');
+  return { id, name };
+}
+
 interface TranslatedMessage {
   readonly message: Record<string, unknown>;
   readonly hasToolCalls: boolean;
@@ -171,12 +181,13 @@ function messageOf(content: readonly unknown[], responseTool: string | undefined
     const { toolUse, reasoningContent, citationsContent } = block;
     if (typeof block.text === 'string') text = (text ?? '') + block.text;
     else if (isRecord(toolUse)) {
-      const { toolUseId, name, input, type } = toolUse;
-      const json = exactJsonText(input ?? {});
+      const { input } = toolUse;
       // Bedrock itself ran the tool, so the caller does not see the call.
-      if (type === 'server_tool_use') continue;
+      if (toolUse.type === 'server_tool_use') continue;
+      const { id, name } = calledToolOf(toolUse);
+      const json = exactJsonText(input ?? {});
       if (responseTool !== undefined && name === responseTool) text = (text ?? '') + json;
-      else toolCalls.push({ id: toolUseId, type: 'function', function: { name, arguments: json } });
+      else toolCalls.push({ id, type: 'function', function: { name, arguments: json } });
     } else if (isRecord(reasoningContent)) {
       const { reasoningText, redactedContent } = reasoningContent;
       if (typeof redactedContent === 'string') thinking.push(redactedBlock(redactedContent));

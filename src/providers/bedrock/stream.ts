@@ -20,7 +20,7 @@ import { ChunkWriter, escaped, type EscapedText } from '../chat-writer.js';
 import { ProviderError, type UnsignedCall, type ProviderStream } from '../provider.js';
 import { eventOf, FrameReader, type Headers } from './frames.js';
 import { publicName } from './models.js';
-import { finishOf, redactedBlock, usageOf, type ThinkingBlock } from './response.js';
+import { calledToolOf, finishOf, redactedBlock, usageOf, type ThinkingBlock } from './response.js';
 import { responseToolOf } from './tools.js';
 
 /**
@@ -159,16 +159,13 @@ export class ConverseStream implements ProviderStream {
     if (isRecord(reasoningContent)) this.#readReasoning(reasoningContent);
     // Bedrock itself runs a `server_tool_use`, so the caller does not see the call.
     if (!isRecord(toolUse) || toolUse.type === 'server_tool_use') return;
-    const { toolUseId, name } = toolUse;
-    if (typeof toolUseId !== 'string' || typeof name !== 'string') {
-      throw ProviderError.invalid('a tool call has no name or id');
-    }
+    const { id, name } = calledToolOf(toolUse);
     if (name === this.#responseTool) {
       this.#openCall = 'response';
       return;
     }
     this.#openCall = 'callers';
-    this.#write(this.#writer.toolStart(this.#toolCount, toolUseId, name));
+    this.#write(this.#writer.toolStart(this.#toolCount, id, name));
     this.#toolCount += 1;
   }
 

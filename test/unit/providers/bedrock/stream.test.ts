@@ -334,6 +334,9 @@ void t.test('what breaks the protocol is an invalid response', (t) => {
     '{}',
     '{"output":{"message":{}}}',
     '{"output":{"message":{"content":[5]}}}',
+    '{"output":{"message":{"content":[{"toolUse":{"name":"f","input":{}}}]}}}',
+    '{"output":{"message":{"content":[{"toolUse":{"toolUseId":"t","input":{}}}]}}}',
+    '{"output":{"message":{"content":[{"toolUse":{"toolUseId":5,"name":"f","input":{}}}]}}}',
   ]) {
     t.match(
       failure(() => BEDROCK.readResponse(Buffer.from(body), bedrockCall({}))),
