@@ -97,7 +97,8 @@ function sseOf(json: string): string {
   let data = json;
   if (type === undefined || json.includes('\n') || json.includes('\r')) {
     const event = parsedJson(json);
-    if (!isRecord(event) || typeof event.type !== 'string')
+    // A type with a line break would add lines to the event.
+    if (!isRecord(event) || typeof event.type !== 'string' || !/^\w+$/.test(event.type))
       throw ProviderError.invalid('a chunk is no event');
     type = event.type;
     // A line break, also a CR alone, would end the event's line; outside of strings it means nothing.

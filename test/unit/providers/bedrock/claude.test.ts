@@ -86,7 +86,7 @@ void t.test('errors in a stream, and what is no event', (t) => {
     { message: 'slowly' },
   );
   t.throws(() => new ClaudeStream().push(error), /slowly/);
-  for (const wrong of ['[]', '3', '{"kind":"x"}', 'no json'])
+  for (const wrong of ['[]', '3', '{"kind":"x"}', 'no json', String.raw`{"type":"ping\n\ndata: {}"}`])
     t.throws(() => new ClaudeStream().push(chunk(wrong)), /a chunk is no event/, wrong);
   t.end();
 });
