@@ -139,9 +139,12 @@ function faultyFrames(
     case 'broken-sse':
       return [...frames.slice(0, middle), protocol.broken(frames[middle]!), ...frames.slice(middle)];
     case 'error-first':
-      return [protocol.errorFrame(errorStatus, FAILURE_MESSAGE)];
+      return [protocol.errorFrame(errorStatus, FAILURE_MESSAGE, completion.request)];
     case 'error-event':
-      return [...frames.slice(0, middle), protocol.errorFrame(errorStatus, FAILURE_MESSAGE)];
+      return [
+        ...frames.slice(0, middle),
+        protocol.errorFrame(errorStatus, FAILURE_MESSAGE, completion.request),
+      ];
     case 'reset-mid':
     case 'stall-mid':
       return frames.slice(0, middle);
@@ -208,7 +211,8 @@ export function responseTo(
     return sizedResponse(options, { contentType: 'text/html' }, '<html><body>It works!</body></html>');
   }
   if (options.body !== undefined) return sizedResponse(options, {}, options.body);
-  if (options.status >= 300) return errorResponse(options, protocol.error(options.status, FAILURE_MESSAGE));
+  if (options.status >= 300)
+    return errorResponse(options, protocol.error(options.status, FAILURE_MESSAGE, request));
 
   const completion = completionOf(options, request, echoed);
   if (request.stream) {

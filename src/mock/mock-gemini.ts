@@ -181,7 +181,7 @@ export const GEMINI_MOCK: MockProtocol = {
   },
   whole,
   frames,
-  error: googleErrorOf,
+  error: (status, message) => googleErrorOf(status, message),
   errorFrame: (status, message) => sseFrame(errorText(status, message)),
   broken: brokenSse,
 };

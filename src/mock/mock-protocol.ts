@@ -111,10 +111,10 @@ export interface MockProtocol {
   whole(completion: MockCompletion): string;
   /** The frames of a stream (the bytes of one event each), in their order. The last frame ends the stream. */
   frames(completion: MockCompletion): readonly Uint8Array[];
-  /** The provider's error response of that status. */
-  error(status: number, message: string): MockError;
+  /** The provider's error response of that status to `request`; to any request if it is left out. */
+  error(status: number, message: string, request?: MockRequest): MockError;
   /** The frame by which a stream reports an error after its status 200. `status`: that of the error. */
-  errorFrame(status: number, message: string): Uint8Array;
+  errorFrame(status: number, message: string, request: MockRequest): Uint8Array;
   /** Returns the frame with damage that a reader must notice; the frame itself if it has no JSON. */
   broken(frame: Uint8Array): Uint8Array;
 }

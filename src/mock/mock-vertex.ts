@@ -11,7 +11,7 @@
 import { isRecord, parsedJson } from '../core/json.js';
 import { ANTHROPIC_MOCK, readHostedClaude } from './mock-anthropic.js';
 import { GEMINI_MOCK, isStreamCall, NO_SUCH_PATH, readGeminiBody, googleErrorOf } from './mock-gemini.js';
-import type { MockCompletion, MockCall, MockError, MockProtocol, MockRequest } from './mock-protocol.js';
+import type { MockCall, MockError, MockProtocol, MockRequest } from './mock-protocol.js';
 
 const PATH =
   /^\/v1\/(projects\/[\w-]+\/locations\/[\w-]+)\/(?:publishers\/(google|anthropic)\/models\/([\w.@-]+)|endpoints\/(\d+)):(\w+)$/;
@@ -57,14 +57,18 @@ function readClaude({ query, body }: MockCall, model: string, method: string): M
   return readHostedClaude({ model, ...members }, isCount);
 }
 
-/** The protocol of the response, by the request's model. */
-function protocolOf({ request }: MockCompletion): MockProtocol {
-  return request.model.startsWith('claude-') ? ANTHROPIC_MOCK : GEMINI_MOCK;
+/** The protocol of the response, and of its errors. */
+function protocolOf({ model }: MockRequest): MockProtocol {
+  return model.startsWith('claude-') ? ANTHROPIC_MOCK : GEMINI_MOCK;
 }
 
 export const VERTEX_MOCK: MockProtocol = {
   ...GEMINI_MOCK,
   read,
-  whole: (completion) => protocolOf(completion).whole(completion),
-  frames: (completion) => protocolOf(completion).frames(completion),
+  whole: (completion) => protocolOf(completion.request).whole(completion),
+  frames: (completion) => protocolOf(completion.request).frames(completion),
+  // Without a request the path was wrong, which the platform itself says.
+  error: (status, message, request) =>
+    (request === undefined ? GEMINI_MOCK : protocolOf(request)).error(status, message),
+  errorFrame: (status, message, request) => protocolOf(request).errorFrame(status, message, request),
 };

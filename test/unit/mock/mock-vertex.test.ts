@@ -2,7 +2,9 @@
 import { GoogleGenAI } from '@google/genai';
 import { OAuth2Client } from 'google-auth-library';
 import t from 'tap';
-import { MOCK_DEFAULTS } from '#src/mock/mock-options.js';
+import { responseTo } from '#src/mock/mock-completion.js';
+import { MOCK_DEFAULTS, optionsWithQuery } from '#src/mock/mock-options.js';
+import type { MockRequest } from '#src/mock/mock-protocol.js';
 import { startMockUpstream } from '#src/mock/mock-upstream.js';
 import { VERTEX_MOCK } from '#src/mock/mock-vertex.js';
 
@@ -82,5 +84,25 @@ void t.test('Claude', (t) => {
   t.match(read(count, { model: 'claude-x', ...counted }), { model: 'claude-x', isCount: true });
   t.match(read(count, counted), { status: 400, error: /model: Field required/ });
   t.match(read(raw, { model: 'claude-x', ...CLAUDE }), { error: /model: Extra inputs are not permitted/ });
+  t.end();
+});
+
+void t.test('errors of Claude have the form of Claude, those of Gemini that of Google', (t) => {
+  const failed = (path: string, body: object, query: string): string => {
+    const isStream = path.includes('stream');
+    const asked = read(path, body, isStream && path.includes('google') ? 'alt=sse' : '') as MockRequest;
+    const { pieces } = responseTo(optionsWithQuery(MOCK_DEFAULTS, query), asked, undefined, VERTEX_MOCK);
+    return pieces.map((piece) => Buffer.from(piece).toString()).join('');
+  };
+  const claude = 'publishers/anthropic/models/claude-haiku-4-5@20251001';
+  const streamed = `${claude}:streamRawPredict`;
+  t.match(
+    failed(streamed, { ...CLAUDE, stream: true }, 'fault=error-first'),
+    /^event: error\ndata: \{"type":"error"/,
+  );
+  t.match(failed(`${claude}:rawPredict`, CLAUDE, 'status=529'), /^\{"type":"error"/);
+  const gemini = 'publishers/google/models/m';
+  t.match(failed(`${gemini}:streamGenerateContent`, GEMINI, 'fault=error-first'), /^data: \{"error":/);
+  t.match(failed(`${gemini}:generateContent`, GEMINI, 'status=503'), /^\{\s*"error":/);
   t.end();
 });
