@@ -68,8 +68,6 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   #countedEventBytes = 0;
   /** The handler's onStart was called. */
   #hasStarted = false;
-  /** Kept until `setHttpCall`, because `pause` may come before. */
-  #isPaused = false;
   #isOver = false;
 
   constructor(provider: Provider, call: ProviderCall, credentials: Credentials, handler: HttpHandler) {
@@ -98,12 +96,10 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   }
 
   pause(): void {
-    this.#isPaused = true;
     this.#httpCall?.pause();
   }
 
   resume(): void {
-    this.#isPaused = false;
     this.#httpCall?.resume();
   }
 
@@ -121,7 +117,6 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   /** Call once, right after the HTTP client's `start`, which returned `httpCall`. */
   setHttpCall(httpCall: HttpCall): void {
     this.#httpCall = httpCall;
-    if (this.#isPaused) httpCall.pause();
   }
 
   /**

@@ -99,7 +99,6 @@ class LargeCall implements HttpCall {
   readonly #handler: HttpHandler;
   /** The HttpCall of the translated request; undefined until the request is sent. */
   #sentCall: HttpCall | undefined;
-  #isPaused = false;
   #isOver = false;
 
   constructor(
@@ -133,12 +132,10 @@ class LargeCall implements HttpCall {
   }
 
   pause(): void {
-    this.#isPaused = true;
     this.#sentCall?.pause();
   }
 
   resume(): void {
-    this.#isPaused = false;
     this.#sentCall?.resume();
   }
 
@@ -150,10 +147,8 @@ class LargeCall implements HttpCall {
 
   #onReply(translated: LargeTranslated, send: (translated: TranslatedRequest) => HttpCall): void {
     if (this.#isOver) return;
-    if (translated.isWritten) {
-      this.#sentCall = send(translated);
-      if (this.#isPaused) this.#sentCall.pause();
-    } else this.#fail(translated.isField ? FIELD_UNSUPPORTED : REQUEST_UNWRITTEN, translated.message);
+    if (translated.isWritten) this.#sentCall = send(translated);
+    else this.#fail(translated.isField ? FIELD_UNSUPPORTED : REQUEST_UNWRITTEN, translated.message);
   }
 
   #fail(code: string, message: string): void {
