@@ -10,7 +10,7 @@ import { DOOR_PATHS, type Service } from '../core/door-names.js';
 import { isRecord, parsedJson } from '../core/json.js';
 import type { ProviderName } from '../core/provider-names.js';
 import type { TimeoutCode } from '../http1/call.js';
-import { isHtml } from '../http1/http-client.js';
+import { isHtml } from '../http1/content-headers.js';
 import { errorIn } from '../upstream/error-body.js';
 import { UNKNOWN_MODEL_CODES } from '../upstream/error-mapping.js';
 import { secretFragmentsOf } from '../upstream/secret-fragments.js';

@@ -8,6 +8,8 @@
  * chunked.
  */
 
+import type { HeaderName } from './http-client.js';
+
 /** How the body ends: there is none, after its length, with the last chunk, or when the server closes. */
 type Framing = 'empty' | 'length' | 'chunked' | 'close';
 
@@ -63,11 +65,8 @@ export class ResponseHead {
     this.keepsAlive = keepsAlive;
   }
 
-  /**
-   * The value of the first header of that name; undefined if there is none. `name` is in lower case, and a
-   * literal of the code: LINE_STARTS keeps each name for ever.
-   */
-  header(name: string): string | undefined {
+  /** The value of the first header of that name; undefined if there is none. */
+  header(name: HeaderName): string | undefined {
     return valueAt(this.#text, this.#lowered, name, 0)?.value;
   }
 
@@ -143,7 +142,7 @@ function saysClose(text: string, lowered: string): boolean {
 }
 
 /** `\nname:` by name. Kept for ever, because V8 takes three times as long to find a newly made string. */
-const LINE_STARTS = new Map<string, string>();
+const LINE_STARTS = new Map<HeaderName, string>();
 
 /**
  * Returns the value of the first header of that name from the position `from` on, and the position of its
@@ -152,7 +151,7 @@ const LINE_STARTS = new Map<string, string>();
 function valueAt(
   text: string,
   lowered: string,
-  name: string,
+  name: HeaderName,
   from: number,
 ): { readonly value: string; readonly end: number } | undefined {
   let lineStart = LINE_STARTS.get(name);

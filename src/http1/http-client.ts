@@ -58,9 +58,24 @@ export interface HttpFault {
   readonly field?: string;
 }
 
+/** The headers of responses that are looked up. In lower case; head.ts keeps each name for ever. */
+export type HeaderName =
+  | 'connection'
+  | 'content-encoding'
+  | 'content-length'
+  | 'content-type'
+  | 'keep-alive'
+  | 'location'
+  | 'retry-after'
+  | 'transfer-encoding'
+  | 'x-amzn-errortype';
+
+/** The value of the first header of that name; undefined if the response has none. */
+export type HeaderLookup = (name: HeaderName) => string | undefined;
+
 export interface HttpHandler {
-  /** `status` is the final one, never an informational one. `header` takes a name in lower case. */
-  onStart(status: number, header: (name: string) => string | undefined): void;
+  /** `status` is the final one, never an informational one. */
+  onStart(status: number, header: HeaderLookup): void;
   /** The chunk belongs to the handler: the client does not use its memory again. */
   onData(chunk: Uint8Array): void;
   /**
@@ -120,9 +135,4 @@ export interface HttpClient {
   ): HttpCall;
   /** Calls that run end with a fault, and so do calls that start later. */
   close(): Promise<void>;
-}
-
-/** Whether a response is a web page, which no API sends. */
-export function isHtml(contentType: string | undefined): boolean {
-  return contentType !== undefined && /^\s*(?:text\/html|application\/xhtml)/i.test(contentType);
 }

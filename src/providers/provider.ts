@@ -15,6 +15,7 @@
 import type { DoorName } from '../core/door-names.js';
 import type { Members } from '../core/json.js';
 import type { ProviderName } from '../core/provider-names.js';
+import type { HeaderLookup } from '../http1/http-client.js';
 import type { CompletionText } from './chat-writer.js';
 import type { ProviderUsage } from './provider-usage.js';
 
@@ -138,9 +139,6 @@ export interface ProviderRequest extends WrittenRequest {
   /** Name, value, name, value: authorisation, versions. `content-type` is JSON unless it is here. */
   readonly headers: readonly string[];
 }
-
-/** Looks up a header of a response by its lower-case name. */
-export type HeaderLookup = (name: string) => string | undefined;
 
 /**
  * `ProviderFailure.status` of a response that breaks the protocol. No translator gives it to an error that a

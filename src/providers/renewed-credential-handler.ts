@@ -9,8 +9,8 @@
  */
 import { isRecord, parsedJson } from '../core/json.js';
 import { UPSTREAM_MESSAGE_CHARS_MAX } from '../core/limits.js';
-import type { HttpCall, HttpFault, HttpHandler } from '../http1/http-client.js';
-import type { Credential, Credentials, HeaderLookup } from './provider.js';
+import type { HeaderLookup, HttpCall, HttpFault, HttpHandler } from '../http1/http-client.js';
+import type { Credential, Credentials } from './provider.js';
 import { ERROR_BODY_BYTES_MAX } from './translated-call.js';
 
 export class RenewedCredentialHandler implements HttpHandler {

@@ -19,7 +19,8 @@ import {
   UPSTREAM_MESSAGE_CHARS_MAX,
   UPSTREAM_RESPONSE_BYTES_MAX,
 } from '../core/limits.js';
-import { isHtml, type HttpCall, type HttpFault, type HttpHandler } from '../http1/http-client.js';
+import { isHtml } from '../http1/content-headers.js';
+import type { HeaderLookup, HttpCall, HttpFault, HttpHandler } from '../http1/http-client.js';
 import {
   ERROR_IN_RESPONSE,
   FIELD_UNSUPPORTED,
@@ -30,7 +31,6 @@ import {
   RESPONSE_INVALID,
   RESPONSE_TOO_LONG,
   type Credentials,
-  type HeaderLookup,
   type PassedRequest,
   type Provider,
   type ProviderCall,

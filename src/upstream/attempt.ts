@@ -23,7 +23,8 @@ import {
   type ResponseSink,
 } from './response-reader.js';
 import type { TimeoutCode } from '../http1/call.js';
-import { isHtml, type HttpCall, type HttpFault, type HttpHandler } from '../http1/http-client.js';
+import { isEncoded, isHtml, isReadable } from '../http1/content-headers.js';
+import type { HeaderLookup, HttpCall, HttpFault, HttpHandler } from '../http1/http-client.js';
 import {
   budgetFailure,
   connectionFailure,
@@ -175,7 +176,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
   // The HTTP client calls the next five methods. An exception in one is a bug of the gateway, so the
   // exception goes to the session: the HTTP client would count it as a failure of the upstream.
 
-  onStart(status: number, header: (name: string) => string | undefined): void {
+  onStart(status: number, header: HeaderLookup): void {
     try {
       this.#start(status, header);
     } catch (error) {
@@ -258,7 +259,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     this.#owner.reject(failure);
   }
 
-  #start(status: number, header: (name: string) => string | undefined): void {
+  #start(status: number, header: HeaderLookup): void {
     invariant(this.#state === 'waiting', 'a response starts once');
     this.#status = status;
     const meaning = meaningOf(status);
@@ -273,7 +274,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
       this.#owner.reject(failure);
     } else if (isEncoded(header('content-encoding'))) {
       this.reject(invalidResponseFailure('encoded, which was not asked for'));
-    } else if (!isOfType(header('content-type'), this.#request.stream)) {
+    } else if (!isReadable(header('content-type'), this.#request.stream)) {
       this.reject(
         isHtml(header('content-type')) ? pageFailure() : invalidResponseFailure('wrong content type'),
       );
@@ -379,20 +380,4 @@ function doorAttemptOrFault(
 function headersOf({ trace }: UpstreamRequest, span: AttemptSpan | undefined): readonly string[] | undefined {
   if (span !== undefined) return span.headers;
   return trace === undefined ? undefined : traceHeadersOf(trace);
-}
-
-function isEncoded(contentEncoding: string | undefined): boolean {
-  return contentEncoding !== undefined && contentEncoding.trim().toLowerCase() !== 'identity';
-}
-
-/**
- * Whether the body may be read. A stream must say so. A whole response may have any type but those of a page
- * and a stream, or none, as at a translated upstream (providers/translated-call.ts): Go's servers say
- * `text/plain` of JSON if nobody names its type, and the reader checks the body as JSON anyway.
- */
-function isOfType(contentType: string | undefined, stream: boolean): boolean {
-  // Nearly all responses have exactly this type, so none of them is cut and converted.
-  if (contentType === (stream ? 'text/event-stream' : 'application/json')) return true;
-  const isStream = contentType?.split(';', 1)[0]!.trim().toLowerCase() === 'text/event-stream';
-  return stream ? isStream : !isStream && !isHtml(contentType);
 }

@@ -12,7 +12,8 @@ import { UPSTREAM_MESSAGE_CHARS_MAX, UPSTREAM_RESPONSE_BYTES_MAX } from '../core
 import type { WallMs } from '../core/units.js';
 import type { FailureKind } from '../telemetry/metrics-layout.js';
 import type { TimeoutCode } from '../http1/call.js';
-import { isHtml, type HttpFault } from '../http1/http-client.js';
+import { isHtml } from '../http1/content-headers.js';
+import type { HttpFault } from '../http1/http-client.js';
 import { isRecord, membersOf, parsedJson } from '../core/json.js';
 import {
   FIELD_UNSUPPORTED,

@@ -14,7 +14,8 @@
  *     overloaded_error        529, and inside a stream whose status was 200
  */
 import { isRecord, membersOf, parsedJson } from '../../core/json.js';
-import type { HeaderLookup, ProviderFailure } from '../provider.js';
+import type { HeaderLookup } from '../../http1/http-client.js';
+import type { ProviderFailure } from '../provider.js';
 
 /** Anthropic's own status, which OpenAI's API does not have. */
 const OVERLOADED = 529;

@@ -9,7 +9,8 @@
  * Guide, "Troubleshooting Amazon Bedrock API Error Codes", 2026-11.
  */
 import { membersOf, parsedJson } from '../../core/json.js';
-import { UNCOUNTED_STATUS, type HeaderLookup, type ProviderFailure } from '../provider.js';
+import type { HeaderLookup } from '../../http1/http-client.js';
+import { UNCOUNTED_STATUS, type ProviderFailure } from '../provider.js';
 
 /** ProviderFailure.status by the exception's name in lower case: streams write names in camel case. */
 const STATUSES: ReadonlyMap<string, number> = new Map<string, number>([

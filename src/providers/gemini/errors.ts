@@ -16,7 +16,8 @@
  * read messages (test/unit/providers/gemini/errors.test.ts).
  */
 import { isRecord, type Members, parsedJson } from '../../core/json.js';
-import { type HeaderLookup, ProviderError, type ProviderFailure } from '../provider.js';
+import type { HeaderLookup } from '../../http1/http-client.js';
+import { ProviderError, type ProviderFailure } from '../provider.js';
 
 // Messages of a 400 about the operator's key, the operator's account, and a prompt that is too long.
 const WRONG_KEY = /API[_ ]key[ _](?:not[ _]valid|expired|invalid|not[ _]found)/i;

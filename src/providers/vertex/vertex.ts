@@ -18,6 +18,7 @@ import { readAnthropicError } from '../anthropic/errors.js';
 import { writeMessages as writeAnthropicRequest } from '../anthropic/request.js';
 import { readMessage as readAnthropicResponse } from '../anthropic/response.js';
 import { MessageStream as AnthropicStream } from '../anthropic/stream.js';
+import type { HeaderLookup } from '../../http1/http-client.js';
 import { isClaudeOnVertex } from '../claude-names.js';
 import { withoutOperatorNames, readError as readGeminiError } from '../gemini/errors.js';
 import { authorization, methodOf as geminiMethodOf } from '../gemini/gemini.js';
@@ -25,7 +26,6 @@ import { requestBody as geminiRequestBody } from '../gemini/request.js';
 import { readResponse as readGeminiResponse } from '../gemini/response.js';
 import { GeminiStream } from '../gemini/stream.js';
 import type {
-  HeaderLookup,
   PassedCall,
   PassedRequest,
   Provider,

@@ -6,14 +6,14 @@ import { Worker } from 'node:worker_threads';
 import t, { type Test } from 'tap';
 import { type Clock, SystemClock } from '#src/core/clock.js';
 import type { MonotonicMs } from '#src/core/units.js';
-import type { HttpCall, HttpFault, HttpHandler } from '#src/http1/http-client.js';
+import type { HeaderLookup, HeaderName, HttpCall, HttpFault, HttpHandler } from '#src/http1/http-client.js';
 import type { UpstreamTarget } from '#src/upstream/target.js';
 import { Http1Client } from '#src/http1/client.js';
 import { closedOrigin, startUpstream, targetOf, type Script } from '../../fixtures/upstream-server.js';
 
 class Recorder implements HttpHandler {
   status = 0;
-  header: (name: string) => string | undefined = () => undefined;
+  header: HeaderLookup = () => undefined;
   bytes = 0;
   text = '';
   fault: HttpFault | undefined;
@@ -28,7 +28,7 @@ class Recorder implements HttpHandler {
     });
   }
 
-  onStart(status: number, header: (name: string) => string | undefined): void {
+  onStart(status: number, header: HeaderLookup): void {
     this.status = status;
     this.header = header;
   }
@@ -97,8 +97,8 @@ void t.test('what goes up and what comes down', async (t) => {
   const { recorder } = call({ headers: { 'X-Extra': 'yes', 'User-Agent': 'mine' } });
   await recorder.over;
   t.equal(recorder.status, 201);
-  t.equal(recorder.header('x-some'), 'Value');
-  t.equal(recorder.header('x-none'), undefined);
+  t.equal(recorder.header('x-some' as HeaderName), 'Value');
+  t.equal(recorder.header('x-none' as HeaderName), undefined);
   t.equal(recorder.text, 'answer');
   t.equal(recorder.endings, 1);
   const { headers, body, path } = upstream.requests[0]!;

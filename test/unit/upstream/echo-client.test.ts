@@ -1,7 +1,7 @@
 /** The built-in model answers as a provider does. */
 import t from 'tap';
 import { SystemClock } from '#src/core/clock.js';
-import type { HttpCall, HttpFault, HttpHandler } from '#src/http1/http-client.js';
+import type { HeaderLookup, HttpCall, HttpFault, HttpHandler } from '#src/http1/http-client.js';
 import { EchoClient } from '#src/upstream/echo-client.js';
 import { targetOf } from '../../fixtures/upstream-server.js';
 
@@ -23,7 +23,7 @@ class Recorder implements HttpHandler {
     });
   }
 
-  onStart(status: number, header: (name: string) => string | undefined): void {
+  onStart(status: number, header: HeaderLookup): void {
     this.status = status;
     this.type = header('content-type');
   }
