@@ -12,7 +12,7 @@ import { SystemClock } from '../core/clock.js';
 import type { Service } from '../core/door-names.js';
 import { packageVersion } from '../core/version.js';
 import { Http1Client } from '../http1/client.js';
-import { openSource } from '../providers/credentials/credential-keeper.js';
+import { openSource } from '../providers/credentials/source-loader.js';
 import {
   credentialErrorOf,
   credentialWithin,

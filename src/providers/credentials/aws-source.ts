@@ -2,7 +2,7 @@
  * AWS credentials by the default provider chain of the AWS SDK: environment, SSO, web identity, shared files
  * with `profile`, a process, the container's endpoint (ECS, EKS Pod Identity), the instance's metadata.
  * Follows https://docs.aws.amazon.com/sdkref/latest/guide/standardized-credentials.html (2026-11).
- * credential-keeper.ts loads this file when an upstream of Bedrock has no key. Main thread of a gateway
+ * source-loader.ts loads this file when an upstream of Bedrock has no key. Main thread of a gateway
  * process, and commands.
  *
  * Must hold: a source returns no cached credential

@@ -14,7 +14,6 @@
  * (both in the unit test). Records with secrets go to upstream workers alone, never to listeners or logs.
  * Workers accept each record as it comes: generations begin with 0 again if reloads drop a credential.
  */
-import { statSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { msToNextTick, type Clock } from '../../core/clock.js';
@@ -22,11 +21,12 @@ import {
   type CredentialError,
   credentialErrorOf,
   type CredentialSource,
-  watchedFilesOf,
+  filesStateOf,
   type IssuedCredential,
   credentialWithin,
 } from './credential-source.js';
 import { trustedLifeMsOf, pauseMsOf, renewalMsOf } from './renewal-schedule.js';
+import { openSource } from './source-loader.js';
 import { nameOfSpec, type CredentialRecord, type CredentialSpec } from './credential-spec.js';
 
 const MINUTE_MS = 60_000;
@@ -61,24 +61,6 @@ interface KeeperOptions {
   /** Returns a number uniform in [0, 1), for jitter. Tests replace it, and `open`. */
   readonly random?: () => number;
   readonly open?: (spec: CredentialSpec) => Promise<CredentialSource>;
-}
-
-/**
- * Makes the source of the spec's cloud, which each renewal calls. The module is loaded when the settings need
- * it: the packages of a cloud take 5 to 20 MB of memory. gateway/upstream-probe.ts calls this too.
- */
-export async function openSource(
-  spec: CredentialSpec,
-  env: NodeJS.ProcessEnv = process.env,
-): Promise<CredentialSource> {
-  switch (spec.kind) {
-    case 'google':
-      return (await import('./google-source.js')).googleSource(spec, env);
-    case 'aws':
-      return (await import('./aws-source.js')).awsSource(spec, env);
-    case 'entra':
-      return (await import('./entra-source.js')).entraSource(env);
-  }
 }
 
 /** What operators see of a credential. */
@@ -382,19 +364,4 @@ export class CredentialKeeper {
 
 function recordOf({ position, generation, issued }: Entry): CredentialRecord {
   return { position, generation, credential: issued?.credential };
-}
-
-/** Inode, size and time of each file of the credential, as one text. Never throws. */
-function filesStateOf(spec: CredentialSpec): string {
-  return watchedFilesOf(spec)
-    .map((file) => {
-      try {
-        const stats = statSync(file, { throwIfNoEntry: false });
-        return stats === undefined ? '-' : `${stats.ino}:${stats.size}:${stats.mtimeMs}`;
-      } catch (error) {
-        // A folder that must not be searched, or a mount that is gone. The renewal says what is wrong.
-        return error instanceof Error && 'code' in error ? String(error.code) : '?';
-      }
-    })
-    .join(' ');
 }

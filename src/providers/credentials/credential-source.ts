@@ -1,7 +1,7 @@
 /**
  * Holds what Google's, AWS's and Entra's sources of credentials have in common: their interface, the time
  * limit of a request, and the errors for an operator. The three files of sources use it, and so do
- * credential-keeper.ts, which loads the sources, and gateway/upstream-probe.ts. Main thread of a gateway
+ * credential-keeper.ts and gateway/upstream-probe.ts, which call the sources. Main thread of a gateway
  * process, and commands.
  *
  * Must hold (test/unit/providers/credentials/credential-source.test.ts):
@@ -11,6 +11,7 @@
  * - `credentialWithin` ends within its time limit, whatever the source waits for. Otherwise one token server
  *   that never replies would stop the renewals of its credential for good.
  */
+import { statSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import type { Credential } from '../provider.js';
@@ -60,6 +61,24 @@ export function watchedFilesOf(spec: CredentialSpec, env: NodeJS.ProcessEnv = pr
         ? [env.AWS_SHARED_CREDENTIALS_FILE ?? inHome('credentials'), env.AWS_CONFIG_FILE ?? inHome('config')]
         : [env.AZURE_CLIENT_CERTIFICATE_PATH];
   return files.flatMap((file) => (file === undefined || file === '' ? [] : file));
+}
+
+/**
+ * Inode, size and time of each watched file, as one text: two texts differ if a file has changed. Makes a
+ * system call for each file. Never throws.
+ */
+export function filesStateOf(spec: CredentialSpec): string {
+  return watchedFilesOf(spec)
+    .map((file) => {
+      try {
+        const stats = statSync(file, { throwIfNoEntry: false });
+        return stats === undefined ? '-' : `${stats.ino}:${stats.size}:${stats.mtimeMs}`;
+      } catch (error) {
+        // A folder that must not be searched, or a mount that is gone. The renewal says what is wrong.
+        return error instanceof Error && 'code' in error ? String(error.code) : '?';
+      }
+    })
+    .join(' ');
 }
 
 /** A text that fits into a header. Servers of Node reject headers above 16 KiB. */

@@ -4,7 +4,7 @@
  * identity, and for trials the Azure CLI. The variables are those of Azure's own SDKs. Follows
  * https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow and
  * https://learn.microsoft.com/entra/identity/managed-identities-azure-resources/how-to-use-vm-token
- * (2026-11). credential-keeper.ts loads this file when an upstream of Azure has no key. Main thread of a
+ * (2026-11). source-loader.ts loads this file when an upstream of Azure has no key. Main thread of a
  * gateway process, and commands.
  *
  * The file is written by hand because @azure/identity adds 45 MB, and @azure/msal-node 9 MB, for one POST.

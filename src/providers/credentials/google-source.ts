@@ -2,7 +2,7 @@
  * Tokens of Google Cloud, by google-auth-library: a service account's file, a file of workload identity
  * federation, or what the environment has (GOOGLE_APPLICATION_CREDENTIALS, gcloud's own, the metadata
  * server). Follows https://cloud.google.com/docs/authentication/application-default-credentials (2026-11).
- * credential-keeper.ts loads this file when an upstream of Vertex AI has no key. Main thread of a gateway
+ * source-loader.ts loads this file when an upstream of Vertex AI has no key. Main thread of a gateway
  * process, and commands.
  *
  * Must hold: a source returns no cached token, and sends one request to the token server that the file names

@@ -7,7 +7,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import t from 'tap';
-import { openSource } from '#src/providers/credentials/credential-keeper.js';
+import { openSource } from '#src/providers/credentials/source-loader.js';
 import {
   CredentialError,
   credentialErrorOf,
