@@ -4,11 +4,11 @@
  * provider's `write` makes one Fields for each call, and so does doors/responses/to-chat.ts. The functions
  * read what is within a member, such as one tool. Upstream worker, or counter thread if the body is large.
  *
- * Must hold: `finish` is called once, after every member that the provider has was taken. If it is called
- * earlier, it rejects a member that the provider has; if it is not called, unknown members vanish. `finish`
- * looks at the top level alone: each provider checks deeper members itself. Tests: those of each provider's
- * requests, such as test/unit/providers/gemini/request.test.ts.
+ * Must hold: each `write` ends with `finish`, or unknown members vanish. A member that is taken later throws.
+ * `finish` looks at the top level alone: each provider checks deeper members itself. Tests: those of each
+ * provider's requests, such as test/unit/providers/gemini/request.test.ts.
  */
+import { invariant } from '../core/errors.js';
 import { exactJson } from '../core/exact-json.js';
 import { isGiven, isNestedTooDeeply, isRecord, type Members } from '../core/json.js';
 import { BODY_NESTING_MAX } from '../core/limits.js';
@@ -146,6 +146,7 @@ export class Fields {
   readonly #provider: string;
   readonly #dropUnsupported: boolean;
   readonly #taken = new Set<string>();
+  #isFinished = false;
 
   /** `provider`: the provider's name in messages of errors. */
   constructor(body: Members, provider: string, { dropUnsupported = false } = {}) {
@@ -156,6 +157,8 @@ export class Fields {
 
   /** Takes a member of any type. */
   take(name: string): unknown {
+    // `finish` would have rejected the member.
+    invariant(!this.#isFinished, 'a member is taken before the others are rejected');
     const value = this.#body[name] ?? undefined;
     if (value !== undefined) this.#taken.add(name);
     return value;
@@ -240,6 +243,8 @@ export class Fields {
    * or an empty list, which asks for nothing.
    */
   finish(): void {
+    invariant(!this.#isFinished, 'the members that nobody took are rejected once');
+    this.#isFinished = true;
     for (const name in this.#body) {
       if (this.#taken.has(name) || HARMLESS.has(name)) continue;
       const value = this.#body[name];
