@@ -293,8 +293,7 @@ function pathOf(
 ): string | undefined {
   const operation = DOOR_PATHS[door].slice('/v1'.length);
   if (provider === undefined) return `${basePathOf(url)}${operation}${url.search}`;
-  const { name, basePath, apiVersion } = provider;
-  return name === 'azure' ? azurePath(basePath, apiVersion, model, operation) : undefined;
+  return provider.name === 'azure' ? azurePath(provider, { deployment: model, operation }) : undefined;
 }
 
 /** Returns the path of each door besides chat whose protocol the upstream speaks (UpstreamTarget.doors). */

@@ -12,6 +12,8 @@
  * which tests the header of provider-client.ts: `api-key` or `authorization`, never both).
  */
 
+import type { ProviderSettings } from '../provider.js';
+
 /** The versions of Azure's v1 interface, each with its query. A path of v1 names no deployment. */
 const V1_QUERIES: ReadonlyMap<string, string> = new Map([
   ['v1', ''],
@@ -26,17 +28,21 @@ const V1_QUERIES: ReadonlyMap<string, string> = new Map([
  */
 const CLOUDFLARE_BASE_PATH = /^\/v1\/[^/]+\/[^/]+\/azure-openai\/[^/]+$/;
 
+/** Where a call goes at Azure. */
+interface AzureCall {
+  /** The model's name at the upstream, which may have any character, so it is encoded. */
+  readonly deployment: string;
+  /** `/chat/completions`, or another of OpenAI's paths. */
+  readonly operation: string;
+}
+
 /**
- * Returns path and query of a call. `basePath`: the path of the upstream's `url`, without a slash at its end.
- * `deployment`: the model's name at the upstream, which may have any character, so it is encoded.
- * `apiVersion` goes out as it is: the settings allow only letters, digits, `.` and `-` in it
- * (config/upstream-schema.ts). `operation`: `/chat/completions`, or another of OpenAI's paths.
+ * Returns path and query of a call. `apiVersion` goes out as it is: the settings allow only letters, digits,
+ * `.` and `-` in it (config/upstream-schema.ts).
  */
 export function azurePath(
-  basePath: string,
-  apiVersion: string,
-  deployment: string,
-  operation: string,
+  { basePath, apiVersion }: Pick<ProviderSettings, 'basePath' | 'apiVersion'>,
+  { deployment, operation }: AzureCall,
 ): string {
   const v1Query = V1_QUERIES.get(apiVersion);
   if (v1Query !== undefined) return `${basePath}/openai/v1${operation}${v1Query}`;

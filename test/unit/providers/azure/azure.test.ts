@@ -2,8 +2,10 @@
 import t from 'tap';
 import { azurePath } from '#src/providers/azure/azure.js';
 
+const CHAT = { deployment: 'gpt 4', operation: '/chat/completions' };
+
 void t.test('only v1 and preview have the path without a deployment', (t) => {
-  const pathOf = (version: string): string => azurePath('/x', version, 'gpt 4', '/chat/completions');
+  const pathOf = (apiVersion: string): string => azurePath({ basePath: '/x', apiVersion }, CHAT);
   t.equal(pathOf('v1'), '/x/openai/v1/chat/completions');
   t.equal(pathOf('preview'), '/x/openai/v1/chat/completions?api-version=preview');
   for (const version of ['2024-10-21', 'constructor', 'toString'])
@@ -14,7 +16,7 @@ void t.test('only v1 and preview have the path without a deployment', (t) => {
 void t.test("Cloudflare's AI Gateway has the deployment right after the resource", (t) => {
   const base = '/v1/account/gateway/azure-openai/resource';
   t.equal(
-    azurePath(base, '2024-10-21', 'gpt 4', '/chat/completions'),
+    azurePath({ basePath: base, apiVersion: '2024-10-21' }, CHAT),
     `${base}/gpt%204/chat/completions?api-version=2024-10-21`,
   );
   for (const other of [
@@ -24,7 +26,7 @@ void t.test("Cloudflare's AI Gateway has the deployment right after the resource
     `${base}/more`,
   ])
     t.equal(
-      azurePath(other, '2024-10-21', 'd', '/embeddings'),
+      azurePath({ basePath: other, apiVersion: '2024-10-21' }, { deployment: 'd', operation: '/embeddings' }),
       `${other}/openai/deployments/d/embeddings?api-version=2024-10-21`,
       `a proxy at ${other} is none`,
     );
