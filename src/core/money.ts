@@ -9,6 +9,7 @@
  * Must hold: no amount is rounded, in either direction, so that sums agree to the last digit. A text that
  * pico-units cannot hold exactly is malformed.
  */
+import { invariant } from './errors.js';
 import { asPicoUnits, type PicoUnits } from './units.js';
 
 const PICO_UNITS_PER_UNIT = 1_000_000_000_000n;
@@ -80,8 +81,12 @@ export function decimalOf(picoUnits: bigint): string {
   return `${sign}${whole}.${fraction}`;
 }
 
-/** Pico-units of a text that `decimalOf` has written, also of a negative one. The text is not checked. */
+/** What `decimalOf` writes, and databases write of its sums. */
+const EXACT = /^-?\d+(?:\.\d{1,12})?$/;
+
+/** Pico-units of a text that `decimalOf` has written, also of a negative one. Throws for any other text. */
 export function picoUnitsOfExact(text: string): bigint {
+  invariant(EXACT.test(text), 'an amount of the books is a decimal text');
   const [whole = '', fraction = ''] = text.split('.');
   return BigInt(whole + fraction.padEnd(MONEY_DECIMALS, '0'));
 }

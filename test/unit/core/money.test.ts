@@ -55,5 +55,7 @@ void t.test('decimal text is exact, and reads back', (t) => {
     t.equal(picoUnitsOfExact(decimalOf(amount)), amount);
     t.equal(picoUnitsOfExact(decimalOf(-amount)), -amount);
   }
+  for (const wrong of ['', '-', '.5', '1.', '1e3', ' 1', '1,50', '0.1234567890123', 'NaN'])
+    t.throws(() => picoUnitsOfExact(wrong), /decimal text/, wrong);
   t.end();
 });
