@@ -28,6 +28,14 @@ export function methodOf(stream: boolean): string {
   return stream ? ':streamGenerateContent?alt=sse' : ':generateContent';
 }
 
+/**
+ * A model's name as a part of a path. Slashes stay, because a name may be a path of its own. A `?` or `#`,
+ * which `encodeURI` leaves, would end the path before the method. vertex/vertex.ts calls this too.
+ */
+export function encodedName(name: string): string {
+  return encodeURI(name).replaceAll('?', '%3F').replaceAll('#', '%23');
+}
+
 /** The headers that authorise a call, also at Vertex: a key in Google's own, a token in `authorization`. */
 export function authorization({ credential }: ProviderCall): readonly string[] {
   return authorizationOf(credential, 'x-goog-api-key');
@@ -35,11 +43,10 @@ export function authorization({ credential }: ProviderCall): readonly string[] {
 
 function write(call: UnsignedCall): WrittenRequest {
   const { basePath, apiVersion } = call.settings;
-  // The name of a tuned model contains its collection: tunedModels/x. `encodeURI` keeps the slash. It also
-  // keeps `?` and `#`, but the name comes from the operator's settings, never from a caller.
+  // The name of a tuned model contains its collection: tunedModels/x.
   const model = call.model.includes('/') ? call.model : `models/${call.model}`;
   return {
-    path: `${basePath}/${apiVersion}/${encodeURI(model)}${methodOf(call.stream)}`,
+    path: `${basePath}/${apiVersion}/${encodedName(model)}${methodOf(call.stream)}`,
     body: requestBody(call),
   };
 }

@@ -21,7 +21,7 @@ import { MessageStream as AnthropicStream } from '../anthropic/stream.js';
 import type { HeaderLookup } from '../../http1/http-client.js';
 import { isClaudeOnVertex } from '../claude-names.js';
 import { withoutOperatorNames, readError as readGeminiError } from '../gemini/errors.js';
-import { authorization, methodOf as geminiMethodOf } from '../gemini/gemini.js';
+import { authorization, encodedName, methodOf as geminiMethodOf } from '../gemini/gemini.js';
 import { requestBody as geminiRequestBody } from '../gemini/request.js';
 import { readResponse as readGeminiResponse } from '../gemini/response.js';
 import { GeminiStream } from '../gemini/stream.js';
@@ -58,10 +58,7 @@ function isClaude({ model }: UnsignedCall): boolean {
   return isClaudeOnVertex(model);
 }
 
-/**
- * The path of a call. `publisher` is used unless the model's name contains a path of its own, whose slashes
- * `encodeURI` keeps.
- */
+/** The path of a call. `publisher` is used unless the model's name contains a path of its own. */
 function pathTo({ settings, model }: UnsignedCall, publisher: string, method: string): string {
   const { basePath, apiVersion, project, region } = settings;
   const name = ENDPOINT.test(model)
@@ -69,7 +66,7 @@ function pathTo({ settings, model }: UnsignedCall, publisher: string, method: st
     : model.includes('/')
       ? model
       : `publishers/${publisher}/models/${model}`;
-  return `${basePath}/${apiVersion}/projects/${project}/locations/${region}/${encodeURI(name)}${method}`;
+  return `${basePath}/${apiVersion}/projects/${project}/locations/${region}/${encodedName(name)}${method}`;
 }
 
 function write(call: UnsignedCall): WrittenRequest {

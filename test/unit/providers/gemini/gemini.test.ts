@@ -27,6 +27,12 @@ void t.test('a tuned model has its collection in its name', (t) => {
   t.end();
 });
 
+void t.test('no character of a name ends the path', (t) => {
+  const { path } = written({}, { model: 'tunedModels/a b?x#y%z' });
+  t.equal(path, '/v1beta/tunedModels/a%20b%3Fx%23y%25z:generateContent');
+  t.end();
+});
+
 void t.test('a token, and no credential', (t) => {
   t.strictSame(written({}, { credential: { kind: 'bearer', token: 'ya29' } }).headers, [
     'authorization',
