@@ -32,7 +32,7 @@ interface RequestToSign {
   readonly method: string;
   /** The path as it is sent, without a query. A Signer encodes it again, as all services but S3 want. */
   readonly path: string;
-  /** `content-type`, `host` and all headers of `x-amz-`, by lower-case names in alphabetical order. */
+  /** `content-type`, `host` and all headers of `x-amz-`, by lower-case names, in any order. */
   readonly headers: Readonly<Record<string, string>>;
   readonly credential: AwsCredential;
   readonly region: string;
@@ -81,7 +81,6 @@ function signerOf(path: string, host: string, credential: AwsCredential, region:
   const address = host + path;
   let signer = signers.get(address);
   if (signer?.isFor(path, host, credential, region) !== true) {
-    // The order is alphabetical, as RequestToSign requires.
     const headers: Record<string, string> = {
       'content-type': 'application/json',
       host,
@@ -133,7 +132,7 @@ export class Signer {
   constructor(request: RequestToSign) {
     const { method, path, headers, credential, region, service } = request;
     this.#request = request;
-    const names = Object.keys(headers);
+    const names = Object.keys(headers).sort();
     const signedHeaders = names.join(';');
     // The empty line stands for the query, of which there is none.
     let canonical = `${method}\n${canonicalUriOf(path)}\n\n`;
