@@ -49,8 +49,9 @@ export class FairQueue<Owner, T> {
 
   /**
    * Puts a value after the owner's others. If the queue is full, it drops the latest values of the heaviest
-   * lane, provided that this lane stays at least as heavy as the owner's. Returns the values that are not in
-   * the queue now: those that were dropped, or `value` alone if the bounds forbid it.
+   * lane until there is space, provided that this lane, less the weight of the value, is at least as heavy as
+   * the owner's with it. A dropped value may be heavier than the space that was needed. Returns the values
+   * that are not in the queue now: those that were dropped, or `value` alone if the bounds forbid it.
    */
   offer(owner: Owner, value: T, weight: number): T[] {
     const { weightMax, ownerWeightMax } = this.#bounds;
