@@ -9,7 +9,8 @@
  *     content_block_start    a tool call begins; redacted thinking is whole here
  *     content_block_delta    text_delta, thinking_delta, input_json_delta; signature_delta, once at the end
  *                            of a block of thinking
- *     content_block_stop     a call that got no arguments gets an empty object
+ *     content_block_stop     a call that got no arguments gets those of its content_block_start, which are an
+ *                            empty object at Anthropic itself
  *     message_delta          the stop reason, and the usage of the whole call
  *     message_stop           the end
  *     error                  as the body of a response with an error's status
@@ -18,7 +19,8 @@
  * Must hold: nothing is returned before the first block begins. After an error until then, the call can still
  * fail over to another upstream (test/unit/providers/anthropic/stream.test.ts).
  */
-import { isRecord, parsedJson } from '../../core/json.js';
+import { exactJson, exactJsonText } from '../../core/exact-json.js';
+import { isRecord, membersOf, parsedJson } from '../../core/json.js';
 import { forEachEvent, SseSplitter } from '../../protocol/sse.js';
 import { ChunkWriter, escaped, type EscapedText, type FinishReason } from '../chat-writer.js';
 import { ProviderError, type UnsignedCall, type ProviderStream } from '../provider.js';
@@ -59,6 +61,8 @@ export class MessageStream implements ProviderStream {
   #blockKind: BlockKind = 'other';
   /** Whether the open tool call has got some arguments. */
   #hasArguments = false;
+  /** The arguments that came as the open tool call began. They count if no others come. */
+  #firstArguments = '{}';
   /** Position of the open tool call among the calls; -1 before the first. */
   #callIndex = -1;
   /** Undefined before the stop reason has come. */
@@ -121,12 +125,12 @@ export class MessageStream implements ProviderStream {
       case 'content_block_delta':
         return isRecord(event.delta) ? this.#chunkOfDelta(event.delta) : '';
       case 'content_block_start':
-        return isRecord(event.content_block) ? this.#startBlock(event.content_block) : '';
+        return isRecord(event.content_block) ? this.#startBlock(event.content_block, data) : '';
       case 'content_block_stop':
         // A tool call without arguments has sent no text for them. OpenAI's clients want an object.
         return this.#blockKind === 'other' || this.#hasArguments
           ? ''
-          : this.#pieceChunk('input_json', escaped('{}'));
+          : this.#pieceChunk('input_json', escaped(this.#firstArguments));
       case 'message_start':
         this.#startMessage(event.message);
         return '';
@@ -167,7 +171,8 @@ export class MessageStream implements ProviderStream {
     return writer.role();
   }
 
-  #startBlock(block: Record<string, unknown>): string {
+  /** `data`: the event of the block. */
+  #startBlock(block: Record<string, unknown>, data: string): string {
     const writer = this.#openWriter();
     const role = this.#roleChunk(writer);
     this.#isUsageDue = false;
@@ -181,6 +186,7 @@ export class MessageStream implements ProviderStream {
       case 'redacted_thinking':
         return role + thinkingChunk(writer, { type: 'redacted_thinking', data: block.data });
       case 'tool_use':
+        this.#firstArguments = argumentsIn(block, data);
         return role + this.#startToolBlock(writer, textOf(block.id), textOf(block.name));
       default:
         return role;
@@ -263,4 +269,14 @@ export class MessageStream implements ProviderStream {
 
 function thinkingChunk(writer: ChunkWriter, block: Record<string, unknown>): string {
   return writer.delta(JSON.stringify({ thinking_blocks: [block] }));
+}
+
+/**
+ * The arguments of a tool call that begins, as JSON text. Anthropic itself sends an empty object; compatible
+ * servers may send all arguments there. `data`: the event, of which long integers keep their digits.
+ */
+function argumentsIn({ input }: Record<string, unknown>, data: string): string {
+  if (!isRecord(input) || Object.keys(input).length === 0) return '{}';
+  const { content_block: block } = membersOf(exactJson(data));
+  return exactJsonText(membersOf(block).input);
 }

@@ -296,6 +296,20 @@ void t.test('each event goes on as it comes', (t) => {
   t.end();
 });
 
+void t.test('a call whose input is whole as its block begins', (t) => {
+  const whole = { type: 'tool_use', id: 'toolu_1', name: 'f', input: { city: 'Bern', id: 'LONG' } };
+  const events = encoded([start(), ...block(0, whole), ...tool(1, 'toolu_2', 'g'), ...stop('tool_use')]);
+  const written = translated(Buffer.from(events.toString().replace('"LONG"', '12345678901234567890')));
+  t.match(joined(written).tool_calls, [
+    { function: { name: 'f', arguments: '{"city":"Bern","id":12345678901234567890}' } },
+    { function: { name: 'g', arguments: '{}' } },
+  ]);
+  const pieces = [{ type: 'input_json_delta', partial_json: '{"a":1}' }];
+  const both = translated(encoded([start(), ...block(0, whole, ...pieces), ...stop('tool_use')]));
+  t.match(joined(both).tool_calls, [{ function: { arguments: '{"a":1}' } }], 'pieces count in place of it');
+  t.end();
+});
+
 void t.test('the end', (t) => {
   const events = [start(), ...text(0, 'a')];
   t.throws(() => translated(encoded(events)), /before its end/, 'no end');
