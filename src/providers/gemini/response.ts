@@ -13,6 +13,7 @@
  */
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord, membersOf } from '../../core/json.js';
+import { CHOICES_MAX } from '../../protocol/request-rules.js';
 import { completionOf, type Choice, type CompletionText, type FinishReason } from '../chat-writer.js';
 import { ProviderError, type UnsignedCall } from '../provider.js';
 import { countIn, sumOfCounts, type ProviderUsage } from '../provider-usage.js';
@@ -130,10 +131,21 @@ export function imageOf({ url }: Media, part: Record<string, unknown>, index: nu
   return { type: 'image_url', image_url: { url }, index, ...signatureMember(part) };
 }
 
-/** A choice from a candidate. Its index is the candidate's, else the candidate's `position` in the list. */
+/**
+ * The index of a candidate, else its `position` in the list. Throws a ProviderError for one that no choice
+ * can have.
+ */
+export function indexOf(candidate: Record<string, unknown>, position: number): number {
+  const index = typeof candidate.index === 'number' ? candidate.index : position;
+  if (!Number.isInteger(index) || index < 0 || index >= CHOICES_MAX)
+    throw ProviderError.invalid('the index of a candidate');
+  return index;
+}
+
+/** A choice from a candidate. `position`: of the candidate in the list. */
 function choiceOf(candidate: unknown, position: number, call: UnsignedCall): Choice {
   if (!isRecord(candidate)) throw ProviderError.invalid('a candidate is no object');
-  const index = typeof candidate.index === 'number' ? candidate.index : position;
+  const index = indexOf(candidate, position);
   let content = '';
   let reasoning = '';
   let signature: { extra_content?: object } | undefined;

@@ -16,7 +16,6 @@ import { isUtf8 } from 'node:buffer';
 import { exactJson } from '../../core/exact-json.js';
 import { isRecord, parsedJson } from '../../core/json.js';
 import { UPSTREAM_RESPONSE_BYTES_MAX } from '../../core/limits.js';
-import { CHOICES_MAX } from '../../protocol/request-rules.js';
 import { forEachData, SseSplitter } from '../../protocol/sse.js';
 import { ChunkWriter, type FinishReason, type TextMember } from '../chat-writer.js';
 import { ProviderError, type UnsignedCall, type ProviderStream } from '../provider.js';
@@ -27,6 +26,7 @@ import {
   finishOf,
   idOf,
   imageOf,
+  indexOf,
   isBlocked,
   logprobsOf,
   mediaOf,
@@ -52,7 +52,7 @@ export class GeminiStream implements ProviderStream {
   readonly #call: UnsignedCall;
   /** An event may be as long as a whole response, because an image comes in one event. */
   readonly #splitter = new SseSplitter(UPSTREAM_RESPONSE_BYTES_MAX);
-  /** By index of the candidate, below CHOICES_MAX. */
+  /** By index of the candidate (`indexOf`), which is below CHOICES_MAX. */
   readonly #candidates = new Map<number, CandidateState>();
   /** Made of the last parsed event with text alone; events that match it are not parsed. */
   readonly #textTemplate = new TextTemplate();
@@ -209,12 +209,10 @@ export class GeminiStream implements ProviderStream {
 
   /** `position`: of the candidate in its event, used if the candidate has no index. */
   #chunksOfCandidate(writer: ChunkWriter, candidate: Record<string, unknown>, position: number): string {
-    const index = typeof candidate.index === 'number' ? candidate.index : position;
+    const index = indexOf(candidate, position);
     let chunks = '';
     let state = this.#candidates.get(index);
     if (state === undefined) {
-      if (!Number.isInteger(index) || index < 0 || index >= CHOICES_MAX)
-        throw ProviderError.invalid('the index of a candidate');
       state = { calls: 0, images: 0, finish: undefined, isClosed: false };
       this.#candidates.set(index, state);
       chunks = writer.role(index, this.#reportsUsageEarly ? this.#reportedUsage : undefined);

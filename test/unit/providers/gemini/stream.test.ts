@@ -283,6 +283,9 @@ const BROKEN_WHOLE: [name: string, body: string][] = [
   ['candidates that are no list', '{"candidates":{}}'],
   ['a candidate that is no object', '{"candidates":[3]}'],
   ['a call without a name', JSON.stringify(event([{ functionCall: {} }]))],
+  ['a wrong index', '{"candidates":[{"index":-1}]}'],
+  ['a broken index', '{"candidates":[{"index":0.5}]}'],
+  ['a huge index', '{"candidates":[{"index":128}]}'],
 ];
 
 for (const [name, body] of BROKEN_WHOLE)
