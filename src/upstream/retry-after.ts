@@ -11,6 +11,9 @@ import type { WallMs } from '../core/units.js';
 /** The longest Retry-After that callers get. */
 const RETRY_AFTER_SECONDS_MAX = 3_600;
 
+/** Date.parse takes other texts with a number, such as `-1`, for a day of 2001. */
+const DATE = /^\d{4}-\d\d-\d\d|\d:\d\d/;
+
 /**
  * Seconds of a `Retry-After` (RFC 9110, 10.2.3: a whole number or a date), within 1..3600; undefined if the
  * header is neither. A fraction is rounded up. Dates in other forms than HTTP's are read too.
@@ -18,7 +21,8 @@ const RETRY_AFTER_SECONDS_MAX = 3_600;
 export function retryAfterSeconds(header: string | undefined, nowMs: WallMs): number | undefined {
   if (header === undefined) return undefined;
   const text = header.trim();
-  const seconds = /^\d+(\.\d+)?$/.test(text) ? Number(text) : Math.ceil((Date.parse(text) - nowMs) / 1_000);
+  if (/^\d+(\.\d+)?$/.test(text)) return boundedSeconds(Number(text));
+  const seconds = DATE.test(text) ? Math.ceil((Date.parse(text) - nowMs) / 1_000) : NaN;
   return Number.isNaN(seconds) ? undefined : boundedSeconds(seconds);
 }
 

@@ -15,6 +15,12 @@ void t.test('Retry-After: seconds, dates, nonsense, bounds', (t) => {
   t.equal(retryAfterSeconds('Mon, 01 Jan 2024 00:00:30 GMT', NOW), 30);
   t.equal(retryAfterSeconds('Sun, 31 Dec 2023 00:00:30 GMT', NOW), 1);
   t.equal(retryAfterSeconds('9'.repeat(400), NOW), 3600, 'Infinity');
+  t.equal(retryAfterSeconds('2024-01-01T00:00:30Z', NOW), 30);
+  t.equal(retryAfterSeconds('Monday, 01-Jan-24 00:00:30 GMT', NOW), 30, 'the older form of RFC 850');
+  t.equal(retryAfterSeconds('Mon Jan  1 00:00:30 2024 UTC', NOW), 30);
+  // Date.parse takes the next five for days of 2001.
+  for (const text of ['-1', '-30', '+5', 'in 5', '5 1'])
+    t.equal(retryAfterSeconds(text, NOW), undefined, text);
   for (const text of ['', ' ', '-5x', 'soon', 'Infinity', '1e9'])
     t.equal(retryAfterSeconds(text, NOW), undefined, text);
   t.equal(retryAfterSeconds(undefined, NOW), undefined);
