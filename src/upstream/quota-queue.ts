@@ -76,7 +76,9 @@ export class QuotaQueue {
   /** The call waits from now on. If the queue is full, its `giveUp` may be called before this returns. */
   add(call: WaitingCall): void {
     const dropped = this.#calls.offer(call.account, call, call.bytes + UPSTREAM_QUEUE_CALL_BYTES);
-    for (const scope of call.waitsFor()) this.#awaited.add(scope);
+    const scopes = call.waitsFor();
+    // A call that is dropped at once waits for nothing. Its scopes would keep new calls from what has room.
+    if (!dropped.includes(call)) for (const scope of scopes) this.#awaited.add(scope);
     for (const droppedCall of dropped) droppedCall.giveUp();
     if (this.#calls.size > 0) this.#scheduleSweep();
     else this.#awaited.clear();

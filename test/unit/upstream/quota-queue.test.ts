@@ -130,6 +130,17 @@ void t.test('number and bytes are bounded; the heaviest account gives way', (t) 
   t.end();
 });
 
+void t.test('a call that finds the queue full keeps no later call from its scope', (t) => {
+  const { queue, rejected, call } = world();
+  const bytes = UPSTREAM_QUEUE_BYTES_MAX / 2 - UPSTREAM_QUEUE_CALL_BYTES;
+  for (const name of ['a1', 'a2']) call(name, { account: 1, scopes: [0], bytes });
+  call('a3', { account: 1, scopes: [1] });
+  t.same(rejected, ['a3']);
+  t.ok(queue.isAwaited(scope(0)));
+  t.notOk(queue.isAwaited(scope(1)), 'nobody waits for it');
+  t.end();
+});
+
 void t.test('nobody waits longer than a look for room that others gave', async (t) => {
   const { queue, room, served, call } = world();
   call('waits');
