@@ -230,13 +230,13 @@ function furtherLinesOf(heads: TargetHeads, headers: readonly string[]): string 
   return heads.lastFurther.lines;
 }
 
-/** `headers` are name, value, name, value. Returns undefined if one of them cannot be sent. */
+/** `headers` are name, value, name, value. Returns undefined if one cannot be sent, or lacks its value. */
 function linesOf(headers: readonly string[]): string | undefined {
   let lines = '';
-  for (let index = 0; index + 1 < headers.length; index += 2) {
+  for (let index = 0; index < headers.length; index += 2) {
     const name = headers[index]!;
-    const value = headers[index + 1]!;
-    if (!NAME.test(name) || !VALUE.test(value)) return undefined;
+    const value = headers[index + 1];
+    if (value === undefined || !NAME.test(name) || !VALUE.test(value)) return undefined;
     lines += `${name}: ${value}\r\n`;
   }
   return lines;

@@ -5,6 +5,7 @@ import t, { type Test } from 'tap';
 import type { Clock } from '#src/core/clock.js';
 import { asMonotonicMs, asWallMs } from '#src/core/units.js';
 import { freeBody } from '#src/http1/body-memory.js';
+import type { HttpHandler } from '#src/http1/http-client.js';
 import { Http1Client } from '#src/http1/client.js';
 import type { UpstreamTarget } from '#src/upstream/target.js';
 import { eventually } from '../../support/gateway.js';
@@ -52,16 +53,22 @@ async function worldOf(t: Test, answer: (socket: Socket, connection: number, req
   });
   const { port } = server.address() as AddressInfo;
   const target = targetOf(`http://localhost:${port}`, { totalTimeoutMs: 1e9, connectTimeoutMs: 1e9 });
-  const call = (changes: Partial<UpstreamTarget> = {}, body: string | Uint8Array = '{}', requestId = 'r') => {
+  const call = (
+    changes: Partial<UpstreamTarget> = {},
+    body: string | Uint8Array = '{}',
+    requestId = 'r',
+    headers: readonly string[] = [],
+  ) => {
     const ended = new Promise<Outcome>((resolve) => {
       let text = '';
-      client.start({ ...target, ...changes }, body, requestId, {
+      const handler: HttpHandler = {
         onStart: () => undefined,
         onData: (bytes) => (text += Buffer.from(bytes).toString()),
         onEnd: () => resolve({ text, fault: undefined, repeatable: undefined }),
         onError: ({ code, message, repeatable }) =>
           resolve({ text, fault: `${code} ${message}`, repeatable }),
-      });
+      };
+      client.start({ ...target, ...changes }, body, requestId, handler, headers);
     });
     return ended;
   };
@@ -109,6 +116,8 @@ void t.test('nothing that ends a line gets into a head', async (t) => {
     t.match(fault, /HTTP1_UNSENDABLE/, JSON.stringify([changes, requestId]));
     t.equal(repeatable, true);
   }
+  for (const headers of [['x', 'a\nb'], ['x y', 'a'], ['x'], ['x', 'a', 'y']])
+    t.match((await call({}, '{}', 'r', headers)).fault, /HTTP1_UNSENDABLE/, headers.join());
   t.equal(requests.length, 0);
   t.equal((await call()).text, 'ok');
 });
