@@ -7,6 +7,7 @@
  * Must hold: a position keeps its meaning as long as the process runs, whatever is reloaded, because calls in
  * flight have it in their target (test/unit/providers/credentials/credential-keeper.test.ts).
  */
+import { invariant } from '../../core/errors.js';
 import type { ProviderName } from '../../core/provider-names.js';
 import type { Credential } from '../provider.js';
 
@@ -99,9 +100,11 @@ export class CredentialPositions {
     return position;
   }
 
-  /** `position` is one that `positionOf` has returned. */
+  /** Throws for a position that `positionOf` has not returned. */
   specOf(position: number): CredentialSpec {
-    return this.#specs[position]!;
+    const spec = this.#specs[position];
+    invariant(spec !== undefined, 'a credential is asked for by its position');
+    return spec;
   }
 }
 

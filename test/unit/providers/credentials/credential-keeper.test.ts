@@ -282,6 +282,7 @@ void t.test('which upstreams want which', (t) => {
   for (const provider of ['openai', 'anthropic', 'gemini'] as const) t.equal(at({ provider }), undefined);
   t.equal(at({ provider: 'azure', key: 'k' }), undefined);
   t.same(positions.specOf(3), { kind: 'aws', profile: 'p' });
+  for (const none of [5, -1, NaN]) t.throws(() => positions.specOf(none), /by its position/);
   const target = (credential: number | undefined) => ({ provider: { credential } });
   t.same(
     credentialsOf([
