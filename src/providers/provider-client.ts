@@ -71,10 +71,10 @@ export class ProviderClient {
   }
 
   /**
-   * Sends the call, as HttpClient.start does (http1/client.ts). `body` is a JSON object with `model` and, if
-   * a stream is asked for, `stream`: a chat completion, or with `passed` a request in the provider's own
-   * protocol. A translated chat completion gets the target's model; any other body goes out with its own
-   * model. `moreHeaders`: those of the trace. `path` is used for Azure alone: other providers make the path.
+   * Sends a chat completion, as HttpClient.start does (http1/client.ts). `body` is a JSON object with `model`
+   * and, if a stream is asked for, `stream`. If it is translated, it gets the target's model. Azure gets any
+   * body of OpenAI's protocol as it is, at `path`; other providers make the path. `moreHeaders`: those of the
+   * trace.
    */
   start(
     target: ProviderTarget,
@@ -83,35 +83,53 @@ export class ProviderClient {
     handler: HttpHandler,
     moreHeaders: readonly string[] = [],
     path?: string,
-    passed?: PassedCall,
   ): HttpCall {
-    const { provider: settings } = target;
-    invariant(settings !== undefined, 'the upstream has a provider of its own');
+    const settings = settingsOf(target);
     const credential = this.#credentialOf(target);
     if (credential === undefined && settings.credential !== undefined)
       return new FailedCall(handler, NO_CREDENTIAL_FAULT);
     if (settings.name === 'azure')
       return this.#startAzure(target, settings, credential, body, requestId, handler, moreHeaders, path);
-    const provider = this.#providers[settings.name];
-    invariant(provider !== undefined, 'every provider but Azure is in the table');
-    const nowMs = this.#clock.wallMs();
-    // The model of a passed call is in its bytes.
-    const call =
-      passed === undefined
-        ? callOf(settings, credential, target.model, body, requestId, nowMs)
-        : { settings, credential, body: NO_MEMBERS, model: '', stream: passed.stream, requestId, nowMs };
+    const provider = this.#providerOf(settings);
+    const call = callOf(settings, credential, target.model, body, requestId, this.#clock.wallMs());
     const translated = new TranslatedCall(provider, call, this.#credentials, handler);
     try {
-      let request: PassedRequest;
-      if (passed === undefined) request = requestOf(provider, call);
-      else {
-        invariant(provider.writePassed !== undefined, 'a passed call goes to a provider that speaks a door');
-        request = provider.writePassed(call, body, passed);
-        translated.setPassedRequest(request);
-      }
-      this.#send(target, request, requestId, translated, moreHeaders);
+      this.#send(target, requestOf(provider, call), requestId, translated, moreHeaders);
     } catch (error) {
       // A FieldError, or a bug of the provider: neither may end the thread.
+      translated.failUnwritten(error);
+    }
+    return translated;
+  }
+
+  /**
+   * As `start`, for a body in the provider's own protocol, with the upstream's name of the model. The
+   * provider speaks the door's protocol, and makes the path.
+   */
+  startPassed(
+    target: ProviderTarget,
+    body: string | Uint8Array,
+    passed: PassedCall,
+    requestId: string,
+    handler: HttpHandler,
+    moreHeaders: readonly string[] = [],
+  ): HttpCall {
+    const settings = settingsOf(target);
+    const provider = this.#providerOf(settings);
+    const credential = this.#credentialOf(target);
+    if (credential === undefined && settings.credential !== undefined)
+      return new FailedCall(handler, NO_CREDENTIAL_FAULT);
+    const { stream } = passed;
+    const nowMs = this.#clock.wallMs();
+    // The model is in the bytes.
+    const call = { settings, credential, body: NO_MEMBERS, model: '', stream, requestId, nowMs };
+    const translated = new TranslatedCall(provider, call, this.#credentials, handler);
+    try {
+      invariant(provider.writePassed !== undefined, 'a passed call goes to a provider that speaks a door');
+      const request = provider.writePassed(call, body, passed);
+      translated.setPassedRequest(request);
+      this.#send(target, request, requestId, translated, moreHeaders);
+    } catch (error) {
       translated.failUnwritten(error);
     }
     return translated;
@@ -130,10 +148,8 @@ export class ProviderClient {
     handler: HttpHandler,
     moreHeaders: readonly string[] = [],
   ): HttpCall {
-    const { provider: settings } = target;
-    invariant(settings !== undefined, 'the upstream has a provider of its own');
-    const provider = this.#providers[settings.name];
-    invariant(provider !== undefined, 'a counter thread writes requests to providers in the table');
+    const settings = settingsOf(target);
+    const provider = this.#providerOf(settings);
     const credential = this.#credentialOf(target);
     if (credential === undefined && settings.credential !== undefined)
       return new FailedCall(handler, NO_CREDENTIAL_FAULT);
@@ -179,6 +195,12 @@ export class ProviderClient {
     );
   }
 
+  #providerOf({ name }: ProviderSettings): Provider {
+    const provider = this.#providers[name];
+    invariant(provider !== undefined, 'every provider that translates is in the table');
+    return provider;
+  }
+
   /** The present credential of an upstream; undefined if it needs none, or if there is none now. */
   #credentialOf({ key, provider }: ProviderTarget): Credential | undefined {
     if (key !== undefined) {
@@ -198,6 +220,11 @@ export class ProviderClient {
     }
     return copy;
   }
+}
+
+function settingsOf({ provider }: ProviderTarget): ProviderSettings {
+  invariant(provider !== undefined, 'the upstream has a provider of its own');
+  return provider;
 }
 
 /**

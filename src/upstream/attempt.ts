@@ -133,7 +133,10 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     }
     this.#door = door;
     const body = door.body ?? bodyFor(target, request);
-    this.#call = client.start(target, body, request.requestId, this, headers, door.path, door.passed);
+    this.#call =
+      door.passed === undefined
+        ? client.start(target, body, request.requestId, this, headers, door.path)
+        : deps.providers.startPassed(target, body, door.passed, request.requestId, this, headers);
   }
 
   /** HTTP status; 0 if none came. */

@@ -39,7 +39,7 @@ export interface DoorAttempt {
   readonly onTranslated?: (members: Members) => void;
   /** The path of the request; undefined for the target's own path, or if the provider makes the path. */
   readonly path: string | undefined;
-  /** Set if the bytes pass: what ProviderClient has to know of the call. */
+  /** Set if the bytes pass and the provider makes the path: what ProviderClient has to know of the call. */
   readonly passed: PassedCall | undefined;
   /** The call only counts tokens, so its failure does not count against the upstream's breaker. */
   readonly isCount?: true | undefined;
@@ -78,7 +78,7 @@ export function doorAttemptOf(
 class PassedAttempt implements DoorAttempt {
   readonly body = undefined;
   readonly path: string | undefined;
-  readonly passed: PassedCall;
+  readonly passed: PassedCall | undefined;
   readonly isCount: true | undefined;
   readonly #dialect: Dialect;
   readonly #request: UpstreamRequest;
@@ -86,7 +86,8 @@ class PassedAttempt implements DoorAttempt {
   constructor(dialect: Dialect, path: string, request: UpstreamRequest) {
     // The path is empty if the provider makes it: UpstreamTarget.doors. `betas`: the header `anthropic-beta`.
     this.path = path === '' ? undefined : path;
-    this.passed = { door: dialect.name, stream: request.stream, betas: request.betas };
+    const { stream, betas } = request;
+    this.passed = path === '' ? { door: dialect.name, stream, betas } : undefined;
     this.isCount = dialect.isCount;
     this.#dialect = dialect;
     this.#request = request;

@@ -13,7 +13,7 @@ import type { UpstreamLimits } from '../core/quotas.js';
 import { SECRET_CHARS_MIN, secretsInPath, withoutPathSecrets } from '../core/secret-url.js';
 import type { UpstreamScopeIndex } from '../core/units.js';
 import type { HttpCall, HttpHandler, HttpTarget } from '../http1/http-client.js';
-import type { PassedCall, ProviderSettings } from '../providers/provider.js';
+import type { ProviderSettings } from '../providers/provider.js';
 import type { MemberNames } from './upstream-body.js';
 
 /** The limits of an upstream, which it may share with others. */
@@ -151,6 +151,5 @@ export interface AttemptClient {
     handler: HttpHandler,
     moreHeaders?: readonly string[],
     path?: string,
-    passed?: PassedCall,
   ): HttpCall;
 }
