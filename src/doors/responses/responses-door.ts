@@ -47,13 +47,35 @@ function isHosted({ type, environment, execution, tools }: Members): boolean {
   return true;
 }
 
-/** Members that make the provider run a tool, or read what it has stored. `body` is valid. */
+/**
+ * Whether an item offers the model a tool that the provider runs: `additional_tools`, `tool_search_output`,
+ * and any item of a later kind with tools. `mcp_list_tools` only tells what a server once offered.
+ */
+function offersHosted({ type, tools }: Members): boolean {
+  if (!Array.isArray(tools) || type === 'mcp_list_tools') return false;
+  return (tools as unknown[]).some((tool) => !isRecord(tool) || isHosted(tool));
+}
+
+/**
+ * Members that make the provider run a tool, shorten the conversation, or read what it has stored. `body` is
+ * valid.
+ */
 function routingIn(body: Members): readonly RoutingMember[] {
   const { tools, input } = body;
   const routing: RoutingMember[] = STORED.filter((name) => isGiven(body[name]));
-  if (Array.isArray(tools) && (tools as Members[]).some(isHosted)) routing.push('hosted_tools');
-  if (Array.isArray(input) && (input as Members[]).some(isReference)) routing.push('item_reference');
-  if (isGiven(body.context_management)) routing.push('context_management');
+  let isHostedOffered = Array.isArray(tools) && (tools as Members[]).some(isHosted);
+  let hasReference = false;
+  let isEdited = isGiven(body.context_management);
+  if (Array.isArray(input))
+    for (const item of input as Members[]) {
+      isHostedOffered ||= offersHosted(item);
+      hasReference ||= isReference(item);
+      // The item asks for what `context_management` of the type `compaction` does.
+      isEdited ||= item.type === 'compaction_trigger';
+    }
+  if (isHostedOffered) routing.push('hosted_tools');
+  if (hasReference) routing.push('item_reference');
+  if (isEdited) routing.push('context_management');
   return routing;
 }
 
@@ -97,18 +119,19 @@ const PART = new Level(
   TEXT_TYPES,
 );
 
+const TOOL = new Level({
+  ...uncheckedMembers('type', 'name', 'description', 'parameters', 'strict', 'format', 'server_url'),
+  ...uncheckedMembers('container', 'model', 'connector_id', 'authorization', 'headers', 'vector_store_ids'),
+  ...uncheckedMembers('tools'),
+});
+
 const ITEM = new Level({
   ...uncheckedMembers('type', 'role', 'id', 'status', 'phase', 'call_id', 'name', 'arguments', 'input'),
   ...uncheckedMembers('encrypted_content'),
   content: PART,
   output: PART,
   summary: PART,
-});
-
-const TOOL = new Level({
-  ...uncheckedMembers('type', 'name', 'description', 'parameters', 'strict', 'format', 'server_url'),
-  ...uncheckedMembers('container', 'model', 'connector_id', 'authorization', 'headers', 'vector_store_ids'),
-  ...uncheckedMembers('tools'),
+  tools: TOOL,
 });
 
 /**

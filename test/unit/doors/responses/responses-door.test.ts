@@ -46,6 +46,27 @@ void t.test('what is read of a body', (t) => {
     t.same(routing({ tools: [{ type: 'function' }, { type: tool }] }), ['hosted_tools'], tool);
   t.same(routing({ tools: [{ type: 'namespace', tools: [{ type: 'mcp' }] }] }), ['hosted_tools']);
   t.same(routing({ context_management: [{ type: 'compaction' }] }), ['context_management']);
+  for (const type of ['additional_tools', 'tool_search_output', 'of-next-year']) {
+    const offering = (...tools: unknown[]): unknown =>
+      routing({ input: [{ type: 'message' }, { type, tools }] });
+    t.same(offering(), [], `${type} without tools`);
+    t.same(offering({ type: 'function' }, { type: 'namespace', tools: [{ type: 'custom' }] }), [], type);
+    for (const tool of [
+      ...['web_search', 'mcp', 'shell', 'of-next-year'].map((hosted) => ({ type: hosted })),
+      { type: 'namespace', tools: [{ type: 'mcp' }] },
+      ...[{}, 'web_search', null, 1, []],
+    ])
+      t.same(offering({ type: 'function' }, tool), ['hosted_tools'], `${type}: ${JSON.stringify(tool)}`);
+    const inOtherCase = routing({ input: [{ type, tools: [], Tools: [{ type: 'web_search' }] }] });
+    t.equal(inOtherCase, 'input[0].Tools must be written as tools');
+  }
+  t.same(routing({ input: [{ type: 'mcp_list_tools', tools: [{ name: 'a', input_schema: {} }] }] }), []);
+  t.same(routing({ input: [{ type: 'message' }, { type: 'compaction_trigger' }] }), ['context_management']);
+  t.same(
+    routing({ input: [{ type: 'compaction', encrypted_content: 'x' }] }),
+    [],
+    'what was shortened before',
+  );
   t.same(routing({ previous_response_id: 'r', input: [{ type: 'item_reference', id: 'i' }] }), [
     'previous_response_id',
     'item_reference',
