@@ -115,11 +115,18 @@ export const STEERING_MEMBERS = [
 const NESTED_MEMBERS = ['file_id', 'storage_url', 'audio_id'] as const;
 
 /**
- * Members that the Responses door alone rejects: its provider has stored what they name. The provider bills
- * the stored prompts, which the hold does not cover, and gives one caller what another has said, because all
- * share one key. In chat completions some of these names mean something else.
+ * Members that the Responses door alone rejects, and `thread` the Messages door: the provider has stored what
+ * they name. It bills the stored prompts, which the hold does not cover, and gives one caller what another
+ * has said, because all share one key. In chat completions some of these names mean something else. `thread`:
+ * MessageCreateParams of @anthropic-ai/sdk 1.12, among the betas.
  */
-const STORED_MEMBERS = ['previous_response_id', 'conversation', 'prompt', 'item_reference'] as const;
+const STORED_MEMBERS = [
+  'previous_response_id',
+  'conversation',
+  'prompt',
+  'item_reference',
+  'thread',
+] as const;
 
 /**
  * A member that has the provider edit the conversation. The Messages door rejects an edit that does more than

@@ -33,7 +33,7 @@ import type { ModelRoute } from './target.js';
  * Those of core/routing-members.ts that add to a prompt must be here: the unit test tries all of them.
  */
 const BEYOND_TEXT =
-  /"(?:image|image_url|input_image|input_audio|audio_url|video_url|document|document_url|file|input_file|(?:[\w-]+:)?(?:web|file|browser)_(?:search|fetch)\w*|(?:enable_)?code_(?:interpreter|execution)\w*|compound_custom|mcp\w*|x_search|google_?[sS]earch\w*|url_?[cC]ontext|retrieval|builtin_function|enable_search|search_parameters|data_sources|vector_store_ids|session_params|prompt_id|preset|container|plugins|cached_?[cC]ontent|previous_response_id|item_reference|conversation|chat_template)"|"prompt"\s*:\s*\{|"audio"\s*:\s*\{\s*"id"/g;
+  /"(?:image|image_url|input_image|input_audio|audio_url|video_url|document|document_url|file|input_file|(?:[\w-]+:)?(?:web|file|browser)_(?:search|fetch)\w*|(?:enable_)?code_(?:interpreter|execution)\w*|compound_custom|mcp\w*|x_search|google_?[sS]earch\w*|url_?[cC]ontext|retrieval|builtin_function|enable_search|search_parameters|data_sources|vector_store_ids|session_params|prompt_id|preset|container|plugins|cached_?[cC]ontent|previous_response_id|item_reference|conversation|chat_template)"|"(?:prompt|thread)"\s*:\s*\{|"audio"\s*:\s*\{\s*"id"/g;
 
 /** What is known of the model that a call was sent to. */
 type ModelBounds = Pick<ModelRoute, 'outputTokensMax' | 'mediaPartTokens'>;

@@ -105,6 +105,12 @@ const INNER_BLOCK = new Level({
   source: SOURCE,
   cache_control: CACHE_CONTROL,
 });
+const TOOL = new Level({
+  ...uncheckedMembers('type', 'name', 'description', 'input_schema', 'strict'),
+  cache_control: CACHE_CONTROL,
+});
+/** The value of `tool` in a block that changes the tools: the definition of a tool, or the name of one. */
+const CHANGED_TOOL = new Level({ ...uncheckedMembers('type', 'name'), definition: TOOL });
 /** A block of a message. `file_id` is that of an upload to a container. */
 const BLOCK = new Level(
   {
@@ -112,15 +118,17 @@ const BLOCK = new Level(
     ...uncheckedMembers('tool_use_id', 'is_error', 'thinking', 'signature', 'data', 'file_id'),
     content: INNER_BLOCK,
     source: SOURCE,
+    tool: CHANGED_TOOL,
+    tool_changes: new Level({
+      ...uncheckedMembers('type'),
+      tool: CHANGED_TOOL,
+      cache_control: CACHE_CONTROL,
+    }),
     cache_control: CACHE_CONTROL,
   },
   { file_id: 'file_id' },
 );
 const MESSAGE = new Level({ ...uncheckedMembers('role'), content: BLOCK });
-const TOOL = new Level({
-  ...uncheckedMembers('type', 'name', 'description', 'input_schema', 'strict'),
-  cache_control: CACHE_CONTROL,
-});
 
 /**
  * The known member names of a request, as protocol/known-members.ts has those of a chat completion: at each
@@ -141,6 +149,7 @@ const MESSAGES_REQUEST = new Level({
   metadata: new Level(uncheckedMembers('user_id')),
   output_config: new Level(uncheckedMembers('effort', 'format')),
   context_management: new Level({ edits: new Level(uncheckedMembers('type')) }),
+  thread: new Level(uncheckedMembers('type', 'previous_message_id')),
   cache_control: CACHE_CONTROL,
 });
 

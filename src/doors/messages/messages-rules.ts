@@ -1,12 +1,15 @@
 /**
- * The members of a Messages request that cost more than tokens, and the least bound of its output.
- * messages-door.ts gives the functions to member-scan.ts. Pure; listener thread, or counter thread for large
- * bodies; to-chat.ts calls `summarisingEditIn` on upstream workers.
+ * The members of a Messages request that cost more than the tokens of its body, or read what Anthropic has
+ * stored; and the least bound of its output. messages-door.ts gives the functions to member-scan.ts. Pure;
+ * listener thread, or counter thread for large bodies; to-chat.ts calls `summarisingEditIn` on upstream
+ * workers.
  *
- * Must hold: a tool or an edit of a type that is not known
- * here counts as one that costs more, or a later type of Anthropic's would be billed to the operator alone.
+ * Must hold: a tool or an edit of a type that is not known here counts as one that costs more, or a later
+ * type of Anthropic's would be billed to the operator alone. The functions read only members that
+ * MESSAGES_REQUEST of messages-door.ts names: known-values.ts leaves others out
+ * (test/unit/doors/messages/messages-door.test.ts).
  */
-import { isRecord, type Members } from '../../core/json.js';
+import { isGiven, isRecord, type Members } from '../../core/json.js';
 import type { RoutingMember } from '../../core/routing-members.js';
 
 /** The least `max_tokens` that Anthropic accepts: more than the thinking budget, which it includes. */
@@ -15,7 +18,7 @@ export function outputTokensMin({ thinking }: Members): number {
   return typeof budget === 'number' && Number.isSafeInteger(budget) && budget > 0 ? budget + 1 : 1;
 }
 
-/** Types of tools whose calls the caller runs, besides those without a type and `custom`. */
+/** Types of tools whose calls the caller runs, besides those without a type. Dates follow. */
 const CALLERS_TOOL = /^(?:custom$|(?:bash|text_editor|computer|memory|browser_toolset)_\d)/;
 
 /**
@@ -30,16 +33,49 @@ export function summarisingEditIn(management: unknown): number {
   );
 }
 
-/** Members for which Anthropic bills more than the tokens of the response. `body` is valid. */
-export function costlyMembersIn(body: Members): RoutingMember[] {
-  const edits = summarisingEditIn(body.context_management) >= 0 ? (['context_management'] as const) : [];
-  return [...hostedToolsIn(body), ...edits];
+/**
+ * Members for which Anthropic bills more than the tokens of the body and the response, or goes on with a
+ * conversation that it has stored (`thread`). `body` is valid.
+ */
+export function costlyMembersIn({
+  tools,
+  messages,
+  context_management: management,
+  thread,
+}: Members): RoutingMember[] {
+  const members: RoutingMember[] = [];
+  // Tools that Anthropic runs may be billed apart from tokens.
+  if (((tools ?? []) as readonly Members[]).some(isHosted) || addsHostedTool(messages))
+    members.push('hosted_tools');
+  if (summarisingEditIn(management) >= 0) members.push('context_management');
+  if (isGiven(thread) && thread !== false) members.push('thread');
+  return members;
 }
 
-/** `hosted_tools` if Anthropic runs some of the tools, which may be billed apart from tokens. */
-function hostedToolsIn(body: Members): readonly ['hosted_tools'] | readonly [] {
-  const tools = (body.tools ?? []) as readonly Members[];
-  const isHosted = ({ type = 'custom' }: Members): boolean =>
-    type !== null && !(typeof type === 'string' && CALLERS_TOOL.test(type));
-  return tools.some(isHosted) ? ['hosted_tools'] : [];
+/** Whether Anthropic runs the tool. */
+function isHosted({ type = 'custom' }: Members): boolean {
+  return type !== null && !(typeof type === 'string' && CALLERS_TOOL.test(type));
+}
+
+/**
+ * Whether a block of the conversation adds a tool that Anthropic runs: a block `tool_addition`, or one that
+ * has such blocks in `tool_changes` (a summary, of the type `compaction`). The types of the blocks do not
+ * matter, so a later kind counts too.
+ */
+function addsHostedTool(messages: unknown): boolean {
+  for (const { content } of (messages ?? []) as readonly Members[]) {
+    if (!Array.isArray(content)) continue;
+    for (const block of content as readonly Members[]) {
+      if (block.tool !== undefined && isHostedAddition(block)) return true;
+      const { tool_changes: changes } = block;
+      if (Array.isArray(changes) && (changes as unknown[]).some(isHostedAddition)) return true;
+    }
+  }
+  return false;
+}
+
+function isHostedAddition(change: unknown): boolean {
+  const tool = isRecord(change) ? change.tool : undefined;
+  const definition = isRecord(tool) ? tool.definition : undefined;
+  return isRecord(definition) && isHosted(definition);
 }

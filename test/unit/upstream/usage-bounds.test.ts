@@ -154,6 +154,7 @@ const WITHOUT_TOKENS: ReadonlySet<RoutingMember> = new Set([
 /** How a body has a member whose label is not its name, or which means it only in this form. */
 const WRITTEN: Readonly<Partial<Record<RoutingMember, object>>> = {
   prompt: { prompt: { id: 'p' } },
+  thread: { thread: { type: 'continue', previous_message_id: 'msg_1' } },
   audio_id: { messages: [{ role: 'assistant', audio: { id: 'audio_1' } }] },
   hosted_tools: { tools: [{ type: 'browser_search' }] },
   file_id: { input: [{ content: [{ type: 'input_file', file_id: 'f' }] }] },

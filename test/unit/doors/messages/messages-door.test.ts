@@ -189,6 +189,39 @@ void t.test('what decoders read differently, or bills more, is refused', (t) => 
   for (const name of ['Context_management', 'context_management'])
     t.type(routing({ [name]: { edits: [{ Type: 'compact_20260112' }] } }), 'string', 'in another case');
   t.same(routing({ speed: 'fast', container: 'c', service_tier: 'auto' }), ['speed', 'container']);
+  for (const thread of [{ type: 'create' }, { type: 'continue', previous_message_id: 'msg_1' }, 'x', {}])
+    t.same(routing({ thread }), ['thread']);
+  for (const thread of [null, undefined, false]) t.same(routing({ thread }), []);
+  t.type(routing({ Thread: { type: 'create' } }), 'string', 'in another case');
+  t.end();
+});
+
+void t.test('a tool that a message adds counts as one of the request', (t) => {
+  const adding = (definition: unknown, member = 'tool'): unknown => {
+    const change = { type: 'tool_addition', tool: { type: 'tool_definition', definition } };
+    const block = member === 'tool' ? change : { type: 'compaction', content: 's', tool_changes: [change] };
+    const messages = [
+      ...VALID.messages,
+      { role: 'system', content: [{ type: 'text', text: 'x' }, { ...block }] },
+    ];
+    const result = read({ ...VALID, messages });
+    return result.ok ? result.call.routingMembers : result.error.message;
+  };
+  for (const member of ['tool', 'tool_changes']) {
+    for (const type of [undefined, null, 'custom', 'bash_20250124'])
+      t.same(adding({ type, name: 'a' }, member), [], String(type));
+    for (const type of ['web_search_20260318', 'of_next_year', 'x'.repeat(200), 7])
+      t.same(adding({ type, name: 'a' }, member), ['hosted_tools'], String(type));
+    t.match(adding({ Type: 'web_search_20260318' }, member), /Type must be written as type/);
+  }
+  for (const tool of [{ type: 'tool_reference', name: 'a' }, { type: 'mcp_toolset' }, null, 'x', [], 7]) {
+    const messages = [{ role: 'system', content: [{ type: 'tool_removal', tool }] }];
+    t.match(
+      read({ ...VALID, messages }),
+      { ok: true, call: { routingMembers: [] } },
+      'a name is no definition',
+    );
+  }
   t.end();
 });
 
