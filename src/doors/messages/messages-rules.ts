@@ -19,7 +19,7 @@ export function outputTokensMin({ thinking }: Members): number {
 }
 
 /** Types of tools whose calls the caller runs, besides those without a type. Dates follow. */
-const CALLERS_TOOL = /^(?:custom$|(?:bash|text_editor|computer|memory|browser_toolset)_\d)/;
+const CALLERS_TOOL = /^(?:custom$|(?:bash|text_editor|computer|memory|(?:browser|computer)_toolset)_\d)/;
 
 /**
  * The index, in `context_management.edits`, of the first edit that does more than clear old parts; -1 if

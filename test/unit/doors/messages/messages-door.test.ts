@@ -208,7 +208,7 @@ void t.test('a tool that a message adds counts as one of the request', (t) => {
     return result.ok ? result.call.routingMembers : result.error.message;
   };
   for (const member of ['tool', 'tool_changes']) {
-    for (const type of [undefined, null, 'custom', 'bash_20250124'])
+    for (const type of [undefined, null, 'custom', 'bash_20250124', 'computer_toolset_20260801'])
       t.same(adding({ type, name: 'a' }, member), [], String(type));
     for (const type of ['web_search_20260318', 'of_next_year', 'x'.repeat(200), 7])
       t.same(adding({ type, name: 'a' }, member), ['hosted_tools'], String(type));

@@ -6,7 +6,7 @@ void t.test('tools that the caller runs cost tokens alone, any other more', (t) 
   // The members of ClientToolUnion and BetaClientToolUnion of @anthropic-ai/sdk 1.12.
   for (const type of [
     ...[undefined, null, 'custom', 'bash_20250124', 'text_editor_20250728', 'memory_20250818'],
-    ...['computer_20251124', 'browser_toolset_20260801'],
+    ...['computer_20251124', 'browser_toolset_20260801', 'computer_toolset_20260801'],
   ])
     t.same(costlyMembersIn({ tools: [{ name: 'f', type }] }), [], String(type));
   for (const type of [
