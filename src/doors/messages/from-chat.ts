@@ -44,7 +44,7 @@ export function fromChat(response: Members, call: DoorCall): string {
     role: 'assistant',
     model: call.model,
     content,
-    stop_reason: stopReasonOf(choice.finish_reason, toolCalls.length > 0),
+    stop_reason: stopReasonOf(choice.finish_reason, toolCalls.length > 0, hasRefusal(message)),
     stop_sequence: null,
     usage: usageOf(response.usage),
   });
@@ -73,12 +73,13 @@ const STOP_REASONS: ReadonlyMap<unknown, string> = new Map([
 ]);
 
 /**
- * Returns the `stop_reason`. For `stop`, an unknown reason or none, `hasToolCalls` decides, because some
- * servers end a message with tool calls by `stop`. A chat completion does not say whether one of the caller's
- * stop sequences ended it, so such an end becomes `end_turn`.
+ * Returns the `stop_reason`. For `stop`, an unknown reason or none, the contents decide: some servers end a
+ * message with tool calls by `stop`, and OpenAI ends a refusal by it. A client that asked for JSON knows a
+ * refusal by the reason alone. A chat completion does not say whether one of the caller's stop sequences
+ * ended it, so such an end becomes `end_turn`.
  */
-export function stopReasonOf(finishReason: unknown, hasToolCalls: boolean): string {
-  return STOP_REASONS.get(finishReason) ?? (hasToolCalls ? 'tool_use' : 'end_turn');
+export function stopReasonOf(finishReason: unknown, hasToolCalls: boolean, isRefusal: boolean): string {
+  return STOP_REASONS.get(finishReason) ?? (hasToolCalls ? 'tool_use' : isRefusal ? 'refusal' : 'end_turn');
 }
 
 /**
@@ -119,8 +120,13 @@ export function toolIdOf(id: unknown, position: number, call: DoorCall): string 
 }
 
 /** The text of a message or a delta, which may be a refusal instead. */
-export function textOrRefusalOf({ content, refusal }: Members): string {
-  return textOf(content) || (typeof refusal === 'string' ? refusal : '');
+export function textOrRefusalOf(message: Members): string {
+  return textOf(message.content) || (hasRefusal(message) ? (message.refusal as string) : '');
+}
+
+/** Whether a message or a delta has the text of a refusal. */
+export function hasRefusal({ refusal }: Members): boolean {
+  return typeof refusal === 'string' && refusal !== '';
 }
 
 /** The thinking blocks in a message or a delta, with their signatures. */

@@ -23,6 +23,7 @@ import {
   type ToolCallSoFar,
 } from '../tool-call-pieces.js';
 import {
+  hasRefusal,
   messageIdOf,
   stopReasonOf,
   textOrRefusalOf,
@@ -51,6 +52,8 @@ export class MessageWriter implements DoorStream {
   #earlierIds: (string | undefined)[] | undefined;
   /** Number of tool blocks so far. */
   #toolCount = 0;
+  /** Whether a refusal has come. */
+  #isRefusal = false;
   #finishReason: unknown;
   #usage: unknown;
 
@@ -75,7 +78,8 @@ export class MessageWriter implements DoorStream {
     this.#events = '';
     this.#beginMessage();
     this.#closeBlock();
-    const delta = { stop_reason: stopReasonOf(this.#finishReason, this.#toolCount > 0), stop_sequence: null };
+    const reason = stopReasonOf(this.#finishReason, this.#toolCount > 0, this.#isRefusal);
+    const delta = { stop_reason: reason, stop_sequence: null };
     this.#writeEvent('message_delta', { delta, usage: usageOf(this.#usage) });
     this.#writeEvent('message_stop', {});
     return this.#events;
@@ -103,6 +107,7 @@ export class MessageWriter implements DoorStream {
     const thoughts = thoughtsOf(delta);
     if (thoughts !== '') this.#writeThinking(thoughts, 'reasoning_content');
     for (const block of thinkingBlocksIn(delta)) this.#writeThinkingBlock(block);
+    this.#isRefusal ||= hasRefusal(delta);
     const text = textOrRefusalOf(delta);
     if (text !== '') {
       if (this.#openKind !== 'text') this.#startBlock('text', { type: 'text', text: '' });

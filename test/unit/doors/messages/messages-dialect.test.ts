@@ -413,6 +413,31 @@ void t.test('each thinking block that the upstream wants back has one signature,
   t.end();
 });
 
+void t.test('a refusal is told by the stop reason, unless something else ended the message', (t) => {
+  const call = { index: 0, id: 'a', function: { name: 'f', arguments: '{}' } };
+  const rows: readonly (readonly [message: Members, finish: string | null, reason: string])[] = [
+    [{ content: null, refusal: 'No.' }, 'stop', 'refusal'],
+    [{ refusal: 'No.' }, null, 'refusal'],
+    [{ refusal: 'No' }, 'length', 'max_tokens'],
+    [{ refusal: 'No.' }, 'content_filter', 'refusal'],
+    [{ refusal: 'No.', tool_calls: [call] }, 'tool_calls', 'tool_use'],
+    [{ content: 'Yes.', refusal: null }, 'stop', 'end_turn'],
+    [{ content: 'Yes.', refusal: '' }, 'stop', 'end_turn'],
+  ];
+  for (const [message, finish, reason] of rows) {
+    const title = `${JSON.stringify(message)} ${finish}`;
+    const whole = JSON.parse(fromChat({ choices: [{ message, finish_reason: finish }] }, CALL)) as Members;
+    t.equal(whole.stop_reason, reason, title);
+    const stream = openStream(CALL);
+    const text =
+      stream.push({ choices: [{ index: 0, delta: message, finish_reason: finish }] }) + stream.end();
+    const delta = eventsOf(text).at(-2)!.delta as Members;
+    t.equal(delta.stop_reason, reason, `${title}, as a stream`);
+    t.match(whole.content, [{ type: 'text', text: message.content ?? message.refusal }], title);
+  }
+  t.end();
+});
+
 void t.test('the joined pieces of a stream are the whole response', (t) => {
   const seed = newSeed();
   t.comment(`seed ${seed}`);
