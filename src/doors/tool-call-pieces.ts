@@ -14,6 +14,7 @@
  * test/unit/doors/messages/messages-dialect.test.ts, test/unit/doors/responses/response-stream.test.ts).
  */
 import { isRecord, type Members, membersOf } from '../core/json.js';
+import { ProviderError } from '../providers/provider.js';
 
 /** A tool call, as far as its pieces have come. `id` and `name` are undefined until a piece has them. */
 export interface ToolCallSoFar {
@@ -52,6 +53,21 @@ export function beginsOtherToolCall({ id, name, index }: CallPiece, call: ToolCa
   if (id !== undefined && call.id !== undefined)
     return id !== call.id && (name !== undefined || index === undefined);
   return index === undefined && call.id === undefined && name !== undefined && call.name !== undefined;
+}
+
+/**
+ * Whether a piece belongs to the tool call that was closed last at its index, and brings nothing: then it is
+ * ignored. It belongs to that call if it has the call's id, or neither an id nor a name; otherwise it begins
+ * a call. Throws a ProviderError if it brings arguments, which cannot be written any more.
+ */
+export function isRestOfClosedCall(
+  { id, name, json }: CallPiece,
+  closedCall: ToolCallSoFar | undefined,
+): boolean {
+  if (closedCall === undefined || (id === undefined ? name !== undefined : id !== closedCall.id))
+    return false;
+  if (json !== '') throw ProviderError.invalid('a tool got arguments after the next item had begun');
+  return true;
 }
 
 /** Adds a piece of the same call (`beginsOtherToolCall`) to `call`. The first id and the first name stay. */

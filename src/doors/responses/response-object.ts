@@ -40,6 +40,12 @@ export interface ResponseState {
   readonly serviceTier?: unknown;
 }
 
+/** Why a chat completion that ends by `finishReason` is an incomplete response; undefined if it is whole. */
+export function incompleteReasonOf(finishReason: unknown): ResponseState['reason'] {
+  if (finishReason === 'length') return 'max_output_tokens';
+  return finishReason === 'content_filter' ? 'content_filter' : undefined;
+}
+
 /** Members of the request that the response repeats, with the reference's defaults for absent ones. */
 const REPEATED: readonly (readonly [name: string, defaultValue: unknown])[] = [
   ['instructions', null],

@@ -19,12 +19,19 @@ import { isRecord, type Members } from '../../core/json.js';
 import { sseEvent } from '../../protocol/sse.js';
 import type { DoorCall, DoorStream } from '../door.js';
 import { textOf, thoughtsOf } from '../message-parts.js';
-import { addPiece, beginsOtherToolCall, canSendToolCall, toolCallPieceOf } from '../tool-call-pieces.js';
+import {
+  addPiece,
+  beginsOtherToolCall,
+  canSendToolCall,
+  isRestOfClosedCall,
+  toolCallPieceOf,
+} from '../tool-call-pieces.js';
 import { encryptedContent } from './encrypted-content.js';
 import { namesByFlatName } from './tool-names.js';
 import {
   eventTypeStartOf,
   headOf,
+  incompleteReasonOf,
   itemIdOf,
   type ItemStatus,
   type OpenToolCall,
@@ -59,6 +66,8 @@ export class ResponseStream implements DoorStream {
   #message: OpenMessage | undefined;
   /** The open tool calls, by the index of their pieces; without an index, by their position in the delta. */
   readonly #openCalls = new Map<unknown, OpenToolCall>();
+  /** The tool calls that have ended, in the same way. */
+  readonly #closedCalls = new Map<unknown, OpenToolCall>();
   /** For tools in namespaces: name and namespace at this door, by the name in the chat completion. */
   readonly #namespaces: ReturnType<typeof namesByFlatName>;
 
@@ -106,12 +115,7 @@ export class ResponseStream implements DoorStream {
 
   /** The state that the response will have at its end, by what has come so far. */
   get #responseState(): ResponseState {
-    const reason =
-      this.#finishReason === 'length'
-        ? 'max_output_tokens'
-        : this.#finishReason === 'content_filter'
-          ? 'content_filter'
-          : undefined;
+    const reason = incompleteReasonOf(this.#finishReason);
     return {
       status: reason === undefined ? 'completed' : 'incomplete',
       reason,
@@ -260,12 +264,13 @@ export class ResponseStream implements DoorStream {
   /**
    * Events for a tool call, or for a piece of its arguments. `position`: in the delta. The first call ends
    * reasoning and message. A piece of another call at the index of an open call (`beginsOtherToolCall`) ends
-   * all open calls: such a server sends one call after the other.
+   * all open calls: such a server sends one call after the other. Throws as `isRestOfClosedCall` does.
    */
   #writeToolCall(toolCall: Members, position: number): string {
     const piece = toolCallPieceOf(toolCall);
     const key = piece.index ?? position;
     let openCall = this.#openCalls.get(key);
+    if (openCall === undefined && isRestOfClosedCall(piece, this.#closedCalls.get(key))) return '';
     let events = '';
     const isOther = openCall !== undefined && beginsOtherToolCall(piece, openCall);
     if (openCall === undefined || isOther) {
@@ -351,6 +356,7 @@ export class ResponseStream implements DoorStream {
     );
     this.#reasoning = undefined;
     this.#message = undefined;
+    for (const [key, call] of this.#openCalls) this.#closedCalls.set(key, call);
     this.#openCalls.clear();
     let events = '';
     openItems.forEach((item, position) => {

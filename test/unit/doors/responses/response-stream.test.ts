@@ -299,6 +299,37 @@ void t.test('calls that a server gives all the same position', (t) => {
   t.end();
 });
 
+void t.test('what comes of a call after its end is no call of its own', (t) => {
+  const piece = (more: object, args?: string): object => ({
+    tool_calls: [
+      { index: 0, ...more, function: { ...more, ...(args !== undefined && { arguments: args }) } },
+    ],
+  });
+  const begun = piece({ id: 'a', name: 'n' }, '{}');
+  for (const between of [{ content: 'So.' }, { reasoning_content: 'Hm.' }, { refusal: 'No.' }]) {
+    const withRest = (...rest: object[]): ResponseStreamEvent[] =>
+      eventsOf([begun, between, ...rest, {}].map((delta) => chunk(delta)));
+    for (const rest of [
+      piece({}),
+      piece({}, ''),
+      piece({ id: 'a' }, ''),
+      piece({ id: 'a', name: 'n' }, ''),
+    ]) {
+      const { output } = judged(t, withRest(rest, rest));
+      t.equal(output.length, 2, JSON.stringify(rest));
+      t.match(output[0], { type: 'function_call', call_id: 'a', arguments: '{}' });
+    }
+    for (const rest of [piece({}, '{}'), piece({ id: 'a' }, '1'), piece({ id: 'a', name: 'n' }, '{}')])
+      t.throws(() => withRest(rest), /got arguments after/, JSON.stringify(rest));
+    for (const other of [piece({ id: 'b', name: 'n' }, '{}'), piece({ name: 'm' }, '{}')]) {
+      const { output } = judged(t, withRest(other));
+      t.equal(output.length, 3, JSON.stringify(other));
+      t.match(output[2], { type: 'function_call', arguments: '{}' });
+    }
+  }
+  t.end();
+});
+
 void t.test('tool calls in the pieces of every server are those calls', (t) => {
   for (const { server, pieces, calls } of CALL_PIECES) {
     const events = eventsOf([...pieces.map((one) => chunk({ tool_calls: one })), chunk({}, 'tool_calls')]);
