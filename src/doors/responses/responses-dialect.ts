@@ -9,6 +9,7 @@
  * upstream/ a stream without either was cut off.
  */
 import { isRecord, type Members, membersOf } from '../../core/json.js';
+import { ProviderError } from '../../providers/provider.js';
 import { NO_MEANING, type Dialect, type EventJudge, type EventMeaning, type Translator } from '../door.js';
 import { ResponseStream } from './response-stream.js';
 import { isTextDelta, StreamedKinds } from './streamed-kinds.js';
@@ -20,6 +21,8 @@ const TRANSLATOR: Translator = {
   exactMembers: ['tools', 'text'],
   names: NAMES,
   fromChat(response, call) {
+    const choice: unknown = Array.isArray(response.choices) ? response.choices[0] : undefined;
+    if (!isRecord(choice) || !isRecord(choice.message)) throw ProviderError.invalid('no message');
     // The call is no stream, so the writer makes only the response.
     const writer = new ResponseStream(call);
     writer.push(response);

@@ -330,6 +330,17 @@ void t.test('what comes of a call after its end is no call of its own', (t) => {
   t.end();
 });
 
+void t.test('a whole response without a message is none', (t) => {
+  for (const choices of [undefined, null, [], [null], [{}], [{ message: null }], [{ finish_reason: 'stop' }]])
+    t.throws(() => translator!.fromChat({ choices, usage: USAGE }, CALL), /no message/);
+  t.match(
+    JSON.parse(translator!.fromChat({ choices: [{ message: {} }] }, CALL)),
+    { output: [] },
+    'an empty one',
+  );
+  t.end();
+});
+
 void t.test('tool calls in the pieces of every server are those calls', (t) => {
   for (const { server, pieces, calls } of CALL_PIECES) {
     const events = eventsOf([...pieces.map((one) => chunk({ tool_calls: one })), chunk({}, 'tool_calls')]);
