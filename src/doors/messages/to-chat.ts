@@ -132,7 +132,10 @@ function addTools(chat: Record<string, unknown>, body: Members, upstream: Upstre
   if (!isRecord(choice)) return;
   if (choice.type === 'auto' || choice.type === 'none') chat.tool_choice = choice.type;
   else if (choice.type === 'any') chat.tool_choice = 'required';
-  else chat.tool_choice = { type: 'function', function: { name: stringIn(choice, 'name', 'tool_choice') } };
+  else {
+    const name = stringIn(choice, 'name', 'tool_choice');
+    chat.tool_choice = withOrigin('tool_choice', { type: 'function', function: { name } });
+  }
   if (choice.disable_parallel_tool_use === true) chat.parallel_tool_calls = false;
 }
 
@@ -247,8 +250,8 @@ function assistantOf(content: unknown, path: string, upstream: UpstreamTraits): 
       if (typeof thinking === 'string') thoughts += thinking;
       // Without a signature no provider accepts the block.
       if (typeof signature === 'string' && signature !== '')
-        thinkingBlocks.push({ type, thinking, signature });
-    } else if (type === 'redacted_thinking') thinkingBlocks.push({ type, data });
+        thinkingBlocks.push(withOrigin(blockPath, { type, thinking, signature }));
+    } else if (type === 'redacted_thinking') thinkingBlocks.push(withOrigin(blockPath, { type, data }));
     else if (type === 'tool_use') {
       const id = stringIn(block, 'id', blockPath);
       const calledFunction = {

@@ -54,9 +54,10 @@ export const NAMES: Readonly<Record<string, string>> = {
   verbosity: 'text.verbosity',
   reasoning_effort: 'reasoning.effort',
   logprobs: 'include',
-  // Members of tools, calls, results and parts.
+  // Members of tools, calls, results and parts, and of `tool_choice`.
   function: '',
   custom: '',
+  allowed_tools: '',
   tool_call_id: 'call_id',
   'image_url.url': 'image_url',
   'image_url.detail': 'detail',
@@ -128,20 +129,21 @@ function toolOf(tool: Members, path: string): object {
 function choiceOf(choice: unknown): unknown {
   if (typeof choice === 'string') return choice;
   const { type, mode, tools } = membersOf(choice);
-  if (type === 'function' || type === 'custom') return namedTool(choice as Members);
-  if (type === 'allowed_tools' && Array.isArray(tools))
-    return {
-      type,
-      allowed_tools: {
-        mode,
-        tools: (tools as unknown[]).map((tool) => (isRecord(tool) ? namedTool(tool) : tool)),
-      },
-    };
+  if (type === 'function' || type === 'custom') return namedTool(choice as Members, 'tool_choice');
+  if (type === 'allowed_tools' && Array.isArray(tools)) {
+    const allowed = (tools as unknown[]).map((tool, index) =>
+      isRecord(tool) ? namedTool(tool, `tool_choice.tools[${index}]`) : tool,
+    );
+    return withOrigin('tool_choice', { type, allowed_tools: { mode, tools: allowed } });
+  }
   throw new FieldError('tool_choice', 'must be auto, none, required, or name functions');
 }
 
-function namedTool({ type, name }: Members): unknown {
-  return type === 'custom' ? { type, custom: { name } } : { type: 'function', function: { name } };
+function namedTool({ type, name }: Members, path: string): object {
+  return withOrigin(
+    path,
+    type === 'custom' ? { type, custom: { name } } : { type: 'function', function: { name } },
+  );
 }
 
 /** Adds `verbosity` and `response_format`, which Responses has in `text`. */
