@@ -218,7 +218,7 @@ export function responseTo(
   if (request.stream) {
     const { streamType } = protocol;
     const lfFrames = faultyFrames(protocol, options, completion);
-    const isText = streamType === 'text/event-stream';
+    const isText = streamType.startsWith('text/event-stream');
     const frames = options.eventCrlf && isText ? lfFrames.map(withCrlf) : lfFrames;
     const pieces = options.split === undefined ? frames : splitBytes(Buffer.concat(frames), options.split);
     return responseOf(options, { contentType: streamType, pieces });

@@ -2,6 +2,8 @@
 import t from 'tap';
 import { contentPieces, responseTo, wordNumbers, type MockResponse } from '#src/mock/mock-completion.js';
 import { readMockRequest } from '#src/mock/mock-openai.js';
+import { MOCK_PROTOCOLS } from '#src/mock/mock-upstream.js';
+import { RESPONSES_MOCK } from '#src/mock/mock-responses.js';
 import { MOCK_DEFAULTS, optionsWithQuery } from '#src/mock/mock-options.js';
 import { chunksOf, eventData, isWholeText, textOf } from '../../support/sse.js';
 
@@ -81,6 +83,14 @@ void t.test('split and CR LF change bytes and writes, not events', (t) => {
   t.equal(bytesOf(split), plain);
   t.ok(split.pieces.slice(0, -1).every((piece) => piece.length === 7));
   t.same(eventData(streamed('chunks=5&event_crlf=1')), eventData(plain));
+  const protocols = Object.entries({ ...MOCK_PROTOCOLS, responses: RESPONSES_MOCK });
+  for (const [name, protocol] of protocols) {
+    // The events of Amazon's stream are binary.
+    if (name === 'bedrock') continue;
+    const options = optionsWithQuery(MOCK_DEFAULTS, 'chunks=2&event_crlf=1');
+    const text = bytesOf(responseTo(options, stream, undefined, protocol));
+    t.ok(text.includes('\r\n\r\n') && !/(?<!\r)\n/.test(text), name);
+  }
   t.end();
 });
 
