@@ -40,8 +40,9 @@ export interface RequestSchema {
 /** Characters of the sender's text that an error message repeats. */
 const TEXT_CHARS_MAX = 40;
 
-/** The rules in words of schemas without a description, by their type. */
+/** The rules in words of schemas without a description, by type; `numberViolation` has those of numbers. */
 const RULES: Readonly<Record<string, string>> = {
+  null: 'be null',
   object: 'be an object',
   array: 'be an array',
   string: 'be a string',
@@ -94,10 +95,10 @@ export function violationOf(schema: RequestSchema, value: unknown, path = ''): s
       : violation(path, `be ${description ?? String(schema.const)}`, value);
   // A schema without a type allows any value.
   if (type === undefined) return undefined;
-  if (!isOfType(schema, value) || (value === '' && schema.minLength !== undefined))
+  if (!isOfType(schema, value) || isTooShort(schema, value))
     return path === ''
       ? violation('the request body', 'be a JSON object', value)
-      : violation(path, description === undefined ? RULES[type]! : `be ${description}`, value);
+      : violation(path, description === undefined ? ruleOf(schema, value) : `be ${description}`, value);
   if (Array.isArray(value)) return itemsViolation(schema, value, path);
   return isRecord(value) ? membersViolation(schema, value, path) : undefined;
 }
@@ -109,10 +110,28 @@ function membersViolation(
 ): string | undefined {
   for (const [name, schema] of Object.entries(properties)) {
     if (value[name] === undefined && !required.includes(name)) continue;
-    const message = violationOf(schema, value[name], path === '' ? name : `${path}.${name}`);
+    const message = violationOf(schema, value[name], memberPath(path, name));
     if (message !== undefined) return message;
   }
-  return undefined;
+  // A member that may have any value, or that `properties` does not name.
+  const missing = required.find((name) => value[name] === undefined);
+  return missing === undefined ? undefined : violation(memberPath(path, missing), 'be given', undefined);
+}
+
+function memberPath(path: string, name: string): string {
+  return path === '' ? name : `${path}.${name}`;
+}
+
+/** Whether a text has fewer characters than the schema wants. */
+function isTooShort({ minLength = 0 }: RequestSchema, value: unknown): boolean {
+  // A text has at least half as many characters as UTF-16 units, so that long texts are not counted.
+  return typeof value === 'string' && value.length < 2 * minLength && Array.from(value).length < minLength;
+}
+
+/** The rule that `value` breaks, in words, of a schema with a type and without a description. */
+function ruleOf({ type, minLength = 0 }: RequestSchema, value: unknown): string {
+  if (typeof value !== 'string' || type !== 'string') return RULES[type!]!;
+  return `have at least ${minLength} ${minLength === 1 ? 'character' : 'characters'}`;
 }
 
 function itemsViolation(schema: RequestSchema, value: readonly unknown[], path: string): string | undefined {
@@ -136,7 +155,7 @@ export function countViolation(
 /** Without a description there is a message for each fault: a wrong type, or a wrong number. */
 function numberViolation(schema: RequestSchema, value: unknown, path: string): string | undefined {
   const { type, minimum = -Infinity, maximum = Infinity, description } = schema;
-  const isNumber = type === 'integer' ? Number.isInteger(value) : typeof value === 'number';
+  const isNumber = type === 'integer' ? Number.isInteger(value) : Number.isFinite(value);
   if (isNumber && (value as number) >= minimum && (value as number) <= maximum) return undefined;
   if (description !== undefined) return violation(path, `be ${description}`, value);
   if (isNumber && minimum === 0 && maximum === Infinity) return violation(path, 'not be negative', value);

@@ -8,7 +8,9 @@ import { readFileSync } from 'node:fs';
 import { setFlagsFromString } from 'node:v8';
 import { Type, type TSchema } from '@sinclair/typebox';
 import { TypeCompiler } from '@sinclair/typebox/compiler';
+import { Check } from 'typebox/value';
 import { REQUEST_RULES } from '#src/protocol/generated.js';
+import { type RequestSchema, violationOf } from '#src/protocol/request-rules.js';
 import { readText } from '../../support/read-text.js';
 import { anyValue, chatRequest } from '../../support/protocol-values.js';
 import { newSeed, type Random, randomOf } from '../../support/random.js';
@@ -64,6 +66,41 @@ void t.test('agrees with the judge and with the reader on random requests', (t) 
     if (!read.ok && !read.error.message.includes(' must ')) t.fail(`no rule in the explanation: ${text}`);
   }
   t.ok(valid > CASES / 5 && valid < (CASES * 4) / 5, `${valid} of ${CASES} were valid: both ways are tried`);
+  t.end();
+});
+
+void t.test('a rule is explained exactly if it is broken, whatever keywords the schemas combine', (t) => {
+  const any: RequestSchema = {};
+  const member: RequestSchema[] = [
+    any,
+    { type: 'null' },
+    { type: 'number' },
+    { type: 'integer', minimum: 2 },
+    { type: 'string', minLength: 1 },
+    { type: 'string', minLength: 3 },
+    { anyOf: [any, { type: 'null' }] },
+    { anyOf: [{ type: 'string', minLength: 2 }, { type: 'null' }] },
+    { type: 'array', items: { type: 'string', minLength: 2 }, minItems: 1, maxItems: 2 },
+  ];
+  const values = [
+    ...[undefined, null, true, 0, 1.5, 2, -1, Infinity, '', 'a', 'é', '😀', 'ab', '😀😀', 'abc', '😀😀😀'],
+    ...[[], ['ab'], ['ab', 'a'], ['ab', 'ab', 'ab'], [1], {}],
+  ];
+  for (const schema of member)
+    for (const required of [[], ['a'], ['b'], ['a', 'b']])
+      for (const value of values) {
+        const whole: RequestSchema = { type: 'object', properties: { a: schema }, required };
+        const body = value === undefined ? {} : { a: value };
+        const text = `${JSON.stringify(whole)}: ${JSON.stringify(value)}`;
+        const message = violationOf(whole, body);
+        if ((message === undefined) !== Check(whole as TSchema, body)) t.fail(`${text}: ${message}`);
+        if (message !== undefined && !/^[ab].* must .*, got ./.test(message)) t.fail(`${text}: ${message}`);
+        if (message?.includes('undefined')) t.fail(`${text}: ${message}`);
+      }
+  const short: RequestSchema = { type: 'object', properties: { a: { type: 'string', minLength: 2 } } };
+  t.equal(violationOf(short, { a: 'x' }), 'a must have at least 2 characters, got "x"');
+  t.equal(violationOf(short, { a: 1 }), 'a must be a string, got 1');
+  t.equal(violationOf({ type: 'object', required: ['b'] }, {}), 'b must be given, got nothing');
   t.end();
 });
 
