@@ -11,7 +11,7 @@ import { setPriority } from 'node:os';
 import { threadId, workerData } from 'node:worker_threads';
 import { move, Piscina } from 'piscina';
 import { COUNTER_SLICE_MS } from '../core/limits.js';
-import { doorOf } from '../doors/doors.js';
+import { DOOR_OF } from '../doors/doors.js';
 import { takeCounterStripe } from '../telemetry/counter-stripes.js';
 import { ThreadHealth } from '../telemetry/thread-health.js';
 import { translateLarge } from './large-translation.js';
@@ -39,7 +39,7 @@ export function runCounterTask(task: CounterTask): SliceResult {
   const endMs = performance.now() + COUNTER_SLICE_MS;
   beginHealth();
   if (task.kind === 'parse') {
-    const parsed = doorOf(task.door).readPieces(task.pieces);
+    const parsed = DOOR_OF[task.door].readPieces(task.pieces);
     const buffers = parsed.ok && parsed.call.largeBody !== undefined ? [parsed.call.largeBody.buffer] : [];
     return transferred({ over: true, result: parsed }, buffers);
   }

@@ -9,7 +9,7 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { DOOR_NAMES } from '#src/core/door-names.js';
-import { doorOf } from '#src/doors/doors.js';
+import { DOOR_OF } from '#src/doors/doors.js';
 import {
   callAt,
   callOf,
@@ -124,7 +124,7 @@ function secondMeanings(way: Way): Refused[] {
 
 void t.test('bodies with a second meaning are refused, in one piece or in two', (t) => {
   for (const way of DOORS) {
-    const door = doorOf(way.door);
+    const door = DOOR_OF[way.door];
     const good = door.read(Buffer.from(textOf(membersOf(way))));
     t.ok(good.ok, `${way.door}: ${JSON.stringify(good)}`);
     let count = 0;
@@ -161,7 +161,7 @@ void t.test('what is taken of random bodies is what every decoder reads', (t) =>
     '{"model":"y","Model":"z"}',
   ];
   for (const way of DOORS) {
-    const door = doorOf(way.door);
+    const door = DOOR_OF[way.door];
     let taken = 0;
     for (let index = 0; index < RANDOM_BODIES; index++) {
       const members = membersOf(way);

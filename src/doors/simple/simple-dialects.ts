@@ -9,6 +9,9 @@
 import { isRecord, type Members } from '../../core/json.js';
 import type { Dialect } from '../door.js';
 
+/** The doors of this folder. */
+export type SimpleName = 'embeddings' | 'completions' | 'moderations' | 'rerank';
+
 /**
  * A text that each tokenizer of the gateway counts as one token; `estimateTextTokens` (upstream/tokenizer.ts)
  * does so too, because the text has four bytes.
@@ -20,7 +23,7 @@ const ONE_TOKEN = ' the';
  * of chat streams accepts their events, which have `text` in place of `delta`.
  */
 function simpleDialect(
-  name: Dialect['name'],
+  name: SimpleName,
   marker: string,
   promptTexts: NonNullable<Dialect['promptTexts']>,
 ): Dialect {
@@ -67,16 +70,16 @@ function echoedPrompt({ echo, prompt, n }: Members, choice: number): string | re
   return typeof one === 'string' || Array.isArray(one) ? (one as string | number[]) : '';
 }
 
-export const SIMPLE_DIALECTS: readonly Dialect[] = [
-  textlessDialect('embeddings', 'data', ({ input }) => inputTexts(input)),
-  // The model reads what stands after the gap (`suffix`) too.
-  {
+export const SIMPLE_DIALECTS: Readonly<Record<SimpleName, Dialect>> = {
+  embeddings: textlessDialect('embeddings', 'data', ({ input }) => inputTexts(input)),
+  completions: {
+    // The model reads what stands after the gap (`suffix`) too.
     ...simpleDialect('completions', 'choices', ({ prompt, suffix }) => [
       ...inputTexts(prompt),
       ...inputTexts(suffix),
     ]),
     echoedPrompt,
   },
-  { ...textlessDialect('moderations', 'results', () => []), isUnbilled: true },
-  textlessDialect('rerank', 'results', rerankTexts),
-];
+  moderations: { ...textlessDialect('moderations', 'results', () => []), isUnbilled: true },
+  rerank: textlessDialect('rerank', 'results', rerankTexts),
+};

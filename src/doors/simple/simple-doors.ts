@@ -20,8 +20,7 @@ import { CHOICES_MAX } from '../../protocol/request-rules.js';
 import { OPENAI_ERRORS } from '../chat/chat-door.js';
 import type { Door } from '../door.js';
 import { readersOf, type BodyForm } from '../member-scan.js';
-
-type SimpleName = 'embeddings' | 'completions' | 'moderations' | 'rerank';
+import type { SimpleName } from './simple-dialects.js';
 
 /** For calls that generate no text, and so have no output to bound and no stream to ask for its usage. */
 const NO_OUTPUT = { outputTokens: undefined, choices: () => 1, asksForUsage: false } as const;
@@ -83,7 +82,12 @@ export const RERANK = simpleDoor('rerank', {
 });
 
 /** Each door of the table is exported too, for tests. */
-export const SIMPLE_DOORS: readonly Door[] = [EMBEDDINGS, COMPLETIONS, MODERATIONS, RERANK];
+export const SIMPLE_DOORS: Readonly<Record<SimpleName, Door>> = {
+  embeddings: EMBEDDINGS,
+  completions: COMPLETIONS,
+  moderations: MODERATIONS,
+  rerank: RERANK,
+};
 
 /**
  * Each document is searched for each of `rank_fields`, so their number is bounded. With more fields a

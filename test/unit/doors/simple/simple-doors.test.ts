@@ -3,7 +3,6 @@
  * agree on random bodies.
  */
 import t from 'tap';
-import { DOORS } from '#src/doors/doors.js';
 import { inputTexts, SIMPLE_DIALECTS } from '#src/doors/simple/simple-dialects.js';
 import {
   COMPLETIONS,
@@ -29,15 +28,6 @@ function messageOf(door: Door, body: object | string): string {
   const result = read(door, body);
   return result.ok ? 'read' : result.error.message;
 }
-
-void t.test('the doors and their dialects are in the tables', (t) => {
-  for (const door of SIMPLE_DOORS) t.ok(DOORS.includes(door), door.name);
-  t.same(
-    SIMPLE_DIALECTS.map(({ name }) => name),
-    SIMPLE_DOORS.map(({ name }) => name),
-  );
-  t.end();
-});
 
 void t.test('embeddings', (t) => {
   for (const input of ['text', '', ['a', 'b'], [1, 2, 3], [[1], [2, 3]]]) {
@@ -192,7 +182,7 @@ void t.test('a rejected body has a sentence, and no read throws', (t) => {
   const valid = new Map<string, number>();
   for (let index = 0; index < CASES; index++) {
     const text = JSON.stringify(bodyOf(next));
-    for (const door of SIMPLE_DOORS) {
+    for (const door of Object.values(SIMPLE_DOORS)) {
       const result = door.read(Buffer.from(text));
       if (result.ok) valid.set(door.name, (valid.get(door.name) ?? 0) + 1);
       else if (!result.error.message.includes(' must '))
@@ -201,13 +191,13 @@ void t.test('a rejected body has a sentence, and no read throws', (t) => {
       if (inPieces.ok !== result.ok) t.fail(`seed ${seed}: read otherwise in pieces: ${text}`);
     }
   }
-  t.equal(valid.size, SIMPLE_DOORS.length, 'each door takes some');
+  t.same([...valid.keys()].sort(), Object.keys(SIMPLE_DOORS).sort(), 'each door takes some');
   t.end();
 });
 
 void t.test('all texts that the model reads are counted', (t) => {
-  const texts = (name: string, body: Members): string[] | undefined =>
-    SIMPLE_DIALECTS.find((dialect) => dialect.name === name)?.promptTexts?.(body);
+  const texts = (name: keyof typeof SIMPLE_DIALECTS, body: Members): string[] | undefined =>
+    SIMPLE_DIALECTS[name].promptTexts?.(body);
   t.same(texts('completions', { prompt: 'a', suffix: 'after the gap' }), ['a', 'after the gap']);
   t.same(texts('completions', { prompt: ['a', 'b'], suffix: null }), ['a', 'b']);
   const documents = ['a', { text: 'b', title: 'c', more: 1 }, { title: 'd' }];
