@@ -19,8 +19,8 @@ import { isRecord, type Members } from '../core/json.js';
 const ORIGINS = new WeakMap<object, string>();
 
 /**
- * Records that `value`, a part of the chat completion, comes from `path`. Returns `value`. A path without an
- * index, as `input`, says that the content of the message `value` is that text or list of the request.
+ * Records that `value`, a part of the chat completion, comes from `path`. Returns `value`. For a message, a
+ * path without an index, as `input`, says that its content is that text or list of the request.
  */
 export function withOrigin<Value extends object>(path: string, value: Value): Value {
   ORIGINS.set(value, path);

@@ -8,7 +8,8 @@
  * Beyond TRANSCRIPT_CHARS_MAX nothing more is kept, and token-count.ts scales its count up.
  *
  * Must hold: `texts` and `events()` together are what `keptBytes` of the stream had, each event in one of
- * them. What is kept is bounded, whatever the upstream sends.
+ * them. What is kept is bounded, whatever the upstream sends: by the two bounds above, which the events of
+ * one `add` may exceed by what they bring themselves.
  */
 import { TRANSCRIPT_CHARS_MAX, TRANSCRIPT_EVENTS_BYTES_MAX } from '../core/limits.js';
 import { addStreamTexts, type StreamTexts } from './chat-text.js';
