@@ -4,7 +4,8 @@
  * record is on disk (ledger/pending-commits.ts). To _release_ a call is to settle it without a charge.
  * delivery.ts and replay.ts call this. Listener thread.
  *
- * Must hold: ledger and journal change together, one record for each change, because the store is written
+ * Must hold: a call is settled or released once; a second time throws. (`reverse` is the caller's to call
+ * once.) Ledger and journal change together, one record for each change, because the store is written
  * from the journal and limits are checked in the ledger (test/unit/request/admit.test.ts,
  * test/e2e/books.test.ts).
  */
@@ -18,6 +19,7 @@ import { costOf } from '../registry/catalog.js';
 import type { CallContext, ListenerContext } from './context.js';
 import type { CandidateModel } from './model-access.js';
 
+const SETTLED_ONCE = 'a call is settled or released once';
 const NO_COST = asPicoUnits(0n);
 const NO_USAGE = usageWithoutParts({ promptTokens: 0, completionTokens: 0, source: 'reported' });
 /** The amounts in the journal's record of a call that costs nothing. */
@@ -79,7 +81,7 @@ function charge(
   const freeTokens = cachedInput === 'free' ? usage.cachedTokens : 0;
   const tokens = usage.promptTokens + usage.completionTokens - freeTokens;
   const settlement = ledger.settle(slot, cost, tokens, settledMs);
-  invariant(settlement !== undefined, 'a call is settled once');
+  invariant(settlement !== undefined, SETTLED_ONCE);
   const { charged } = settlement;
   // Bounded, because reported usage times a price may exceed the 64 bits of a journal's field.
   const isBeyondBound = settlement.uncovered >= CREDITED_PICO_UNITS_MAX;
@@ -92,12 +94,17 @@ function charge(
 
 /**
  * Gives back all that a failed call took, without a charge. A call whose parameters a provider rejected still
- * counts toward the day and the month, because the rejection was a response.
+ * counts toward the day and the month, because the rejection was a response. Throws, and records nothing, if
+ * the call was settled or released before.
  */
 export function release(context: CallContext, error: ErrorRecord, listener: ListenerContext): void {
   const { slot, modelIndex } = context.admitted;
-  if (error.code === 'invalid_parameters') listener.ledger.settle(slot, NO_COST, 0);
-  else listener.ledger.release(slot);
+  const { ledger } = listener;
+  const isReleased =
+    error.code === 'invalid_parameters'
+      ? ledger.settle(slot, NO_COST, 0) !== undefined
+      : ledger.release(slot);
+  invariant(isReleased, SETTLED_ONCE);
   append(context, error.code, NO_USAGE, modelIndex, NO_CHARGE, listener);
 }
 

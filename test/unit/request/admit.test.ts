@@ -228,6 +228,12 @@ void t.test('the day: its last call, its refusal, and what gives a call back', (
   t.match(fundsOf(house), { dayCalls: 2, spent: '0.00' }, 'what a provider refused costs nothing and counts');
   settle(admitted[2]!, USAGE, house.listener);
   t.match(fundsOf(house), { dayCalls: 2, held: '0.00', spent: '0.000018' });
+  for (const context of admitted) {
+    for (const code of ['provider_unavailable', 'invalid_parameters'] as const)
+      t.throws(() => release(context, { code, message: '' }, house.listener), /once/, 'a second end');
+    t.throws(() => settle(context, USAGE, house.listener), /once/);
+  }
+  t.match(fundsOf(house), { dayCalls: 2, held: '0.00', spent: '0.000018' }, 'and it changes nothing');
   t.same(
     house.records().map(({ outcome, charged }) => [outcome, charged]),
     [

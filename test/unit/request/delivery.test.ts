@@ -107,7 +107,7 @@ function bed(
       settle: () => ({ charged: asPicoUnits(0n), uncovered: asPicoUnits(0n) }),
       takenOf: () => ({}),
       reverse: () => void (seen.reversed += 1),
-      release: () => void seen.order.push('hold'),
+      release: () => seen.order.push('hold') > 0,
     },
     journal: { append: () => 0, nextPosition: 1 },
     channel: {
