@@ -132,7 +132,8 @@ const STORED_MEMBERS = [
  * A member that has the provider edit the conversation. The Messages door rejects an edit that does more than
  * clear, the Responses door any edit: the provider may summarise by a further generation, which Anthropic
  * bills besides the usage of the response, in `usage.iterations` (platform.claude.com, "Compaction",
- * 2026-11).
+ * 2026-11). Anthropic's member `compaction` and the item `compaction_trigger` of Responses count as this
+ * member.
  */
 const EDITING_MEMBERS = ['context_management'] as const;
 

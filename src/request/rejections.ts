@@ -228,7 +228,7 @@ const MEMBERS_WITHIN: Partial<Record<RoutingMember, string>> = {
   audio_id: ' (audio.id of a message)',
   extra_body: ' (with other members than google)',
   hosted_tools: ' (a tool in tools that the provider runs)',
-  context_management: ' (with edits that do more than clear, or as an item compaction_trigger)',
+  context_management: ' (with edits that do more than clear, or as compaction or compaction_trigger)',
   item_reference:
     ' (an item of input that is read by its id: send store: false, and the items themselves, reasoning with encrypted_content)',
 };

@@ -149,6 +149,7 @@ const MESSAGES_REQUEST = new Level({
   metadata: new Level(uncheckedMembers('user_id')),
   output_config: new Level(uncheckedMembers('effort', 'format')),
   context_management: new Level({ edits: new Level(uncheckedMembers('type')) }),
+  compaction: new Level(uncheckedMembers('type', 'instructions')),
   thread: new Level(uncheckedMembers('type', 'previous_message_id')),
   cache_control: CACHE_CONTROL,
 });

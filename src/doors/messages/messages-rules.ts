@@ -35,21 +35,28 @@ export function summarisingEditIn(management: unknown): number {
 
 /**
  * Members for which Anthropic bills more than the tokens of the body and the response, or goes on with a
- * conversation that it has stored (`thread`). `body` is valid.
+ * conversation that it has stored (`thread`). `body` is valid. `compaction` asks for a summary alone: the
+ * tokens of summaries are not in the report that calls are billed by (BetaUsage of @anthropic-ai/sdk 1.12).
  */
 export function costlyMembersIn({
   tools,
   messages,
   context_management: management,
+  compaction,
   thread,
 }: Members): RoutingMember[] {
   const members: RoutingMember[] = [];
   // Tools that Anthropic runs may be billed apart from tokens.
   if (((tools ?? []) as readonly Members[]).some(isHosted) || addsHostedTool(messages))
     members.push('hosted_tools');
-  if (summarisingEditIn(management) >= 0) members.push('context_management');
-  if (isGiven(thread) && thread !== false) members.push('thread');
+  if (summarisingEditIn(management) >= 0 || isAsked(compaction)) members.push('context_management');
+  if (isAsked(thread)) members.push('thread');
   return members;
+}
+
+/** Whether the value of a member asks for anything. */
+function isAsked(value: unknown): boolean {
+  return isGiven(value) && value !== false;
 }
 
 /** Whether Anthropic runs the tool. */

@@ -193,6 +193,8 @@ void t.test('what decoders read differently, or bills more, is refused', (t) => 
     t.same(routing({ thread }), ['thread']);
   for (const thread of [null, undefined, false]) t.same(routing({ thread }), []);
   t.type(routing({ Thread: { type: 'create' } }), 'string', 'in another case');
+  t.same(routing({ compaction: { type: 'summarize' } }), ['context_management']);
+  t.type(routing({ Compaction: { type: 'summarize' } }), 'string', 'in another case');
   t.end();
 });
 

@@ -34,6 +34,9 @@ void t.test('edits that only clear cost nothing, any other may', (t) => {
     t.same(costlyMembersIn({ context_management: { edits: [CLEARS, edit] } }), ['context_management']);
   }
   for (const management of [undefined, null, 'x', []]) t.equal(summarisingEditIn(management), -1);
+  for (const compaction of [undefined, null, false]) t.same(costlyMembersIn({ compaction }), []);
+  for (const compaction of [{ type: 'summarize' }, {}, 'x'])
+    t.same(costlyMembersIn({ compaction }), ['context_management']);
   t.end();
 });
 
