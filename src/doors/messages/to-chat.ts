@@ -15,10 +15,11 @@
  * Follows platform.claude.com, page "Messages", and OpenAI's reference of chat completions, as of November
  * 2026.
  *
- * Must hold: a member that is neither translated nor in KNOWN is rejected, never dropped silently
- * (test/unit/doors/messages/messages-dialect.test.ts). Each part that is made is registered with `withOrigin`
- * (callers-path.ts), or an error names a path that the caller does not know
- * (test/unit/doors/callers-path.test.ts).
+ * Must hold: a member of the request that is neither translated nor in KNOWN is rejected, never dropped
+ * silently, and so is a block or a source of a type that is not named above. Within blocks and tools the
+ * members that are not read are dropped (test/unit/doors/messages/messages-dialect.test.ts). Each part that
+ * is made is registered with `withOrigin` (callers-path.ts), or an error names a path that the caller does
+ * not know (test/unit/doors/callers-path.test.ts).
  */
 import { createHash } from 'node:crypto';
 import { exactJsonText } from '../../core/exact-json.js';
