@@ -217,7 +217,7 @@ export class ResponseStream implements DoorStream {
       });
     }
     message.part.text += text;
-    message.part.logprobs.push(...logprobs);
+    for (const logprob of logprobs) message.part.logprobs.push(logprob);
     return type === 'output_text'
       ? events +
           this.#eventText('response.output_text.delta', { ...partPositionOf(message), delta: text, logprobs })

@@ -330,6 +330,16 @@ void t.test('what comes of a call after its end is no call of its own', (t) => {
   t.end();
 });
 
+void t.test('a whole response may have more probabilities than a call has arguments', (t) => {
+  const content = Array<object>(300_000).fill({ token: 'a', logprob: -1, bytes: null, top_logprobs: [] });
+  const choices = [{ message: { content: 'a' }, logprobs: { content } }];
+  const { output } = JSON.parse(translator!.fromChat({ choices }, { ...CALL, stream: false })) as {
+    output: [{ content: [{ logprobs: unknown[] }] }];
+  };
+  t.equal(output[0].content[0].logprobs.length, content.length);
+  t.end();
+});
+
 void t.test('a whole response without a message is none', (t) => {
   for (const choices of [undefined, null, [], [null], [{}], [{ message: null }], [{ finish_reason: 'stop' }]])
     t.throws(() => translator!.fromChat({ choices, usage: USAGE }, CALL), /no message/);
