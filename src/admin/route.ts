@@ -2,7 +2,8 @@
  * Four things that the files of the admin interface share: the type of a route, by which api.ts serves
  * requests and openapi.ts describes the route; `defineRoute`, with which the route files create theirs; the
  * parts of the gateway that routes use (AdminContext); and OTHER_ROUTES, what server.ts serves besides the
- * routes. Main thread of a gateway, and commands that work without one.
+ * routes, and whose other methods it answers with 405. Main thread of a gateway, and commands that work
+ * without one.
  *
  * Must hold: each route has the roles that may use it, and a route with another method than GET declares its
  * roles. Each route that makes changes has an action, the name under which its changes are recorded

@@ -8,8 +8,8 @@
  * Must hold: an error in serving a request fails only that request, because all code that may throw runs
  * within a Guard. Only `/healthz` (the process lives), `/readyz` (the gateway accepts calls), `/metrics`, the
  * console's files, and `/admin/session` and below, where the console signs in, need no token. All but the
- * first two need an allowed Host (test/unit/admin/server.test.ts). OTHER_ROUTES of route.ts lists these paths
- * (test/e2e/operator-roles.test.ts sends requests to each).
+ * first two need an allowed Host; another method at a path gets a 405 (test/unit/admin/server.test.ts).
+ * OTHER_ROUTES of route.ts lists these paths (test/e2e/operator-roles.test.ts sends requests to each).
  */
 import uWS, { type HttpResponse, type us_listen_socket } from 'uWebSockets.js';
 import { OIDC_CALLBACK_PATH, OIDC_START_PATH } from '../config/oidc-schema.js';
@@ -22,6 +22,7 @@ import { AllowedHosts } from './allowed-hosts.js';
 import { AdminAuthentication } from './authentication.js';
 import { ConsoleFiles } from './console-files.js';
 import {
+  type AdminResponse,
   closeAfter,
   endWith,
   type Guard,
@@ -39,7 +40,13 @@ import { LiveFeed, type LiveSource } from './live-feed.js';
 import { Playground, PLAYGROUND_BODY_BYTES_MAX, type PublicAddress } from './playground.js';
 import { OidcSignIn } from './oidc.js';
 import type { OidcSettings } from './oidc-claims.js';
-import { LIVE_ROUTE, PLAYGROUND_ADDRESS_ROUTE, PLAYGROUND_ROUTE, ADMIN_BODY_BYTES_MAX } from './route.js';
+import {
+  ADMIN_BODY_BYTES_MAX,
+  LIVE_ROUTE,
+  OTHER_ROUTES,
+  PLAYGROUND_ADDRESS_ROUTE,
+  PLAYGROUND_ROUTE,
+} from './route.js';
 
 export interface AdminOptions extends Omit<AdminApiOptions, 'accountSpans'> {
   readonly host: string;
@@ -258,16 +265,17 @@ function serveOperator(
   const route = [LIVE_ROUTE, PLAYGROUND_ADDRESS_ROUTE, PLAYGROUND_ROUTE].find(
     (candidate) => candidate.path === path && candidate.method === method,
   );
-  const roleRejection = route && roleRejectionOf(operator.role, route);
-  if (roleRejection !== undefined) {
-    send(response, roleRejection, head.isHead, 'close');
+  const rejection =
+    route === undefined ? otherMethodRejectionOf(head) : roleRejectionOf(operator.role, route);
+  if (rejection !== undefined) {
+    send(response, rejection, head.isHead, 'close');
     return;
   }
-  if (path === LIVE_ROUTE.path) {
-    // A HEAD, whose `method` is GET, would begin a stream that nobody reads.
-    if (route === LIVE_ROUTE && !head.isHead)
+  if (route === LIVE_ROUTE) {
+    if (!head.isHead)
       return live.subscribe(response, query, operator.who, () => authentication.stillAdmits(head));
-    send(response, methodNotAllowed(method, ['GET']), head.isHead, 'close');
+    // A HEAD, whose `method` is GET, would begin a stream that nobody reads.
+    send(response, methodNotAllowed('HEAD', [LIVE_ROUTE.method]), head.isHead, 'close');
     return;
   }
   if (route === PLAYGROUND_ADDRESS_ROUTE) {
@@ -290,6 +298,12 @@ function serveOperator(
       requesterLeft,
     );
   });
+}
+
+/** Returns a 405 if OTHER_ROUTES has the path, whose methods have been served before; undefined if not. */
+function otherMethodRejectionOf({ method, path }: RequestHead): AdminResponse | undefined {
+  const methods = OTHER_ROUTES.filter((route) => route.path === path).map((route) => route.method);
+  return methods.length === 0 ? undefined : methodNotAllowed(method, methods);
 }
 
 const remoteAddressOf = (response: HttpResponse): string =>

@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import t from 'tap';
-import { ADMIN_BODY_BYTES_MAX } from '#src/admin/route.js';
+import { ADMIN_BODY_BYTES_MAX, OTHER_ROUTES } from '#src/admin/route.js';
 import { ContentsReader } from '#src/call-log/contents-writer.js';
 import { callReaderOf } from '#src/call-log/call-reader.js';
 import { startAdmin } from '#src/admin/server.js';
@@ -93,6 +93,21 @@ void t.test('HEAD answers as GET without the body', async (t) => {
   t.match(head, { status: 200, body: '' });
   t.equal(head.headers['content-length'], String(Buffer.byteLength(get.body)));
   t.match(await house.send('HEAD', '/admin/v1/nowhere'), { status: 404, body: '' });
+});
+
+void t.test('another method at a path names those that it has', async (t) => {
+  const house = await startAdminHouse(t);
+  const paths = new Set(OTHER_ROUTES.map(({ path }) => path).filter((path) => !path.includes('*')));
+  for (const path of paths) {
+    const methods: readonly string[] = OTHER_ROUTES.flatMap((route) =>
+      route.path === path ? [route.method] : [],
+    );
+    for (const method of ['POST', 'PUT', 'PATCH', 'DELETE'].filter((each) => !methods.includes(each))) {
+      const rejected = await house.send(method, path);
+      checkError(t, rejected, 'method_not_allowed', `${method} ${path}`);
+      t.equal(rejected.headers.allow, methods.join(', '), path);
+    }
+  }
 });
 
 void t.test('a body is read up to its bound', async (t) => {
