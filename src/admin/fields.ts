@@ -244,6 +244,11 @@ export function viewOfLimits(limits: QuotaLimits): LimitsView {
 export const EXPIRY = {
   expires: Type.Optional(Moment),
   expires_in: Type.Optional(
-    Type.Integer({ minimum: 1, maximum: KEY_EXPIRES_SECONDS_MAX, description: 'seconds from now' }),
+    Type.Integer({
+      minimum: 1,
+      maximum: KEY_EXPIRES_SECONDS_MAX,
+      'x-unit': 'seconds',
+      description: 'seconds from now',
+    }),
   ),
 };

@@ -82,6 +82,7 @@ const RotationBody = closedObject({
     Type.Integer({
       minimum: 0,
       maximum: GRACE_SECONDS_MAX,
+      'x-unit': 'seconds',
       description: `seconds for which the old key is still accepted, ${GRACE_SECONDS_DEFAULT} by default; 0: it is rejected at once`,
     }),
   ),

@@ -101,6 +101,11 @@ void t.test('expiry, limits and rotation', async (t) => {
   t.ok(graceSeconds > 3_400 && graceSeconds <= 3_601, `an hour by default: ${graceSeconds} s`);
 
   checkRefused(t, await run('keys', 'rotate', made.id), /has been rotated already/);
+  checkRefused(
+    t,
+    await run('keys', 'rotate', 'ci', '--grace', '400d'),
+    /^grace must be a whole number of seconds from 0 to 31536000, got 34560000$/m,
+  );
   checkRefused(t, await create(), /^name must be unique in the account, and key_\w{16} is named ci already/);
   await run('keys', 'delete', 'ci', '--yes');
   checkRefused(t, await create('--expires', '2001-01-31'), /^expires must be a moment from now/);
