@@ -40,13 +40,15 @@ type Reader<Value> = (value: unknown) => Promise<Value>;
 type InputErrors = ReturnType<typeof Errors>[1];
 
 /**
- * Makes a reader of objects by `schema`. A schema without required fields must accept `{}`, because the
+ * Makes a reader of objects by `schema`. Throws, as the program starts, for a schema with a list that
+ * `assertBounded` would not find. A schema without required fields must accept `{}`, because the
  * reader accepts it without TypeBox: most requests have no input, and TypeBox takes time to load.
  */
 export function createReader<Schema extends TObject>(
   schema: Schema,
   noun: InputNoun,
 ): Reader<Static<Schema>> {
+  assertFollowed(schema);
   const isAllOptional = !('required' in schema);
   return async (value) => {
     if (isAllOptional && isRecord(value) && Object.keys(value).length === 0) return value as Static<Schema>;
@@ -60,8 +62,7 @@ export function createReader<Schema extends TObject>(
 /**
  * Throws `invalid_parameters` for unknown names and lists that are too long. TypeBox checks every item of a
  * list before it counts the items, which took 29 s of the main thread for a body of 8 MB. Follows
- * only `properties` and `items`. So a schema must not have a list within another keyword, such as `anyOf`:
- * TypeBox would check the list without a bound. `pointer`: the JSON pointer of the value.
+ * only `properties` and `items` (`assertFollowed`). `pointer`: the JSON pointer of the value.
  */
 function assertBounded(schema: TSchema, value: unknown, noun: InputNoun, pointer = ''): void {
   const { properties, items, maxItems } = schema as Partial<TObject> & {
@@ -82,6 +83,22 @@ function assertBounded(schema: TSchema, value: unknown, noun: InputNoun, pointer
     else if (isClosed && unknownNames.push(name) === NAMES_SHOWN_MAX) break;
   }
   if (unknownNames.length > 0) throw invalid(unknownNamesText(unknownNames, pointer, schema, noun));
+}
+
+/**
+ * Throws for a list within another keyword than `properties` and `items`, such as `anyOf`, and for one
+ * without a bound: TypeBox would check all of its items.
+ */
+function assertFollowed(schema: unknown, isFollowed = true): void {
+  if (typeof schema !== 'object' || schema === null) return;
+  for (const [keyword, value] of Object.entries(schema)) {
+    if (keyword === 'properties')
+      for (const property of Object.values(value as object)) assertFollowed(property, isFollowed);
+    else if (keyword === 'items') {
+      invariant(isFollowed && 'maxItems' in schema, 'the items of each list in a request are bounded');
+      assertFollowed(value, true);
+    } else assertFollowed(value, false);
+  }
 }
 
 /**

@@ -52,3 +52,19 @@ void t.test('a message shows a name as the caller wrote it', async (t) => {
   await t.rejects(odd({ 'm/1': [1] }), { message: /^m\/1\[0\] must be string, got 1$/ });
   await t.rejects(odd({ n: 1 }), { message: /^m\/1 must be given$/ });
 });
+
+void t.test('a list that would be read without a bound is no schema', (t) => {
+  const list = Type.Array(Type.String(), { maxItems: 1 });
+  for (const [name, schema] of Object.entries({
+    'without a bound': Type.Array(Type.String()),
+    'in a union': Type.Union([list, Type.Null()]),
+    'below one': Type.Union([Type.Object({ list }), Type.Null()]),
+    'within a list without one': Type.Array(Type.Array(Type.String()), { maxItems: 1 }),
+    'with free names': Type.Record(Type.String(), list),
+  })) {
+    t.throws(() => createReader(Type.Object({ schema }), 'field'), { message: /each list .* bounded/ }, name);
+    t.throws(() => createReader(Type.Object({ a: Type.Object({ schema }) }), 'field'), name);
+  }
+  createReader(Type.Object({ items: list, properties: Type.Array(list, { maxItems: 2 }) }), 'field');
+  t.end();
+});
