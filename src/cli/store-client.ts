@@ -5,10 +5,11 @@
  * Must hold:
  * - The command has the store hold until `close`, so that no gateway starts meanwhile and misses the change
  *   (test/e2e/start-race.test.ts).
- * - Only a command that begins a store makes one: after any other, a wrong folder would look like an empty
- *   gateway (test/unit/cli/store-client.test.ts).
+ * - Only a command that begins a store makes one, and removes it again if its request is rejected: otherwise
+ *   a wrong folder would look like an empty gateway. A store that was there before is never removed
+ *   (test/unit/cli/store-client.test.ts).
  */
-import { existsSync } from 'node:fs';
+import { existsSync, rmSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import { ROOT } from '../admin/addresses.js';
 import { AdminApi } from '../admin/api.js';
@@ -23,6 +24,7 @@ import { ownRegistryService, Registry } from '../registry/registry.js';
 import { StoreOnly } from '../registry/registry-context.js';
 import { Store } from '../store/store.js';
 import { noBooks, storePath } from '../store/store-file.js';
+import { StoreHold } from '../store/store-hold.js';
 import { createLog } from '../telemetry/log.js';
 import { CommandError, printError } from './output.js';
 
@@ -66,8 +68,8 @@ export type MissingStore = 'reject' | 'create' | 'catalogue';
 
 /**
  * Throws StoreHeld if another process works on the store, and StoreError if the store cannot be read, or is
- * missing and `missingStore` is `reject`. If a store is made, standard error says so, because the data
- * directory may be a wrong one.
+ * missing and `missingStore` is `reject`. If a store is made, standard error says so when the first request
+ * has been carried out, because the data directory may be a wrong one.
  */
 export function openStoreTransport(settings: Settings, missingStore: MissingStore): AdminTransport {
   const { data, sharing } = settings;
@@ -75,12 +77,7 @@ export function openStoreTransport(settings: Settings, missingStore: MissingStor
   if (!hasStore && missingStore === 'catalogue') return openCatalogTransport(settings);
   // Of hosts that share, only a gateway makes them: it takes them over from the others.
   if (!hasStore && (missingStore === 'reject' || sharing !== undefined)) throw noBooks(data);
-  const store = Store.hold(data, { kind: 'command' });
-  if (!hasStore) {
-    printError(
-      `There are no books in ${data}: they are made now. If a gateway has others, name their folder (--data, TOLLGATE_DATA).`,
-    );
-  }
+  const { store, close, keep } = openHeldStore(data, missingStore);
   const registry = new Registry({
     store,
     catalog: catalogOf(settings),
@@ -114,10 +111,50 @@ export function openStoreTransport(settings: Settings, missingStore: MissingStor
     exchange: async (method, path, body) => {
       if (sharing !== undefined && method !== 'GET') throw new CommandError(SHARED_ERROR);
       const [pathOnly = '', query = ''] = path.split('?', 2);
-      return api.find(method, `${ROOT}${pathOnly}`, REQUESTER).handle(query, body);
+      const response = await api.find(method, `${ROOT}${pathOnly}`, REQUESTER).handle(query, body);
+      if (response.status < 400) keep();
+      return response;
     },
-    close: () => store.close(),
+    close,
   };
+}
+
+interface HeldStore {
+  readonly store: Store;
+  /** Says that a store that was made here stays; nothing for one that was there. */
+  readonly keep: () => void;
+  /** Closes the store and gives the hold back. Before, removes a store that was made and not kept. */
+  readonly close: () => Promise<void>;
+}
+
+/** Opens or makes the store with the hold, as `Store.hold` does. Throws as `openStoreTransport` does. */
+function openHeldStore(data: string, missingStore: MissingStore): HeldStore {
+  const hold = StoreHold.take(data, { kind: 'command' });
+  try {
+    const path = storePath(data);
+    // Asked again with the hold: until then another command may have made the store, or removed its own.
+    let isUnkept = !existsSync(path);
+    if (isUnkept && missingStore !== 'create') throw noBooks(data);
+    const store = new Store(data);
+    return {
+      store,
+      keep: () => {
+        if (!isUnkept) return;
+        isUnkept = false;
+        printError(
+          `There are no books in ${data}: they are made now. If a gateway has others, name their folder (--data, TOLLGATE_DATA).`,
+        );
+      },
+      close: async () => {
+        await store.close();
+        if (isUnkept) for (const file of [path, `${path}-lock`]) rmSync(file, { force: true });
+        await hold.giveBack();
+      },
+    };
+  } catch (error) {
+    void hold.giveBack();
+    throw error;
+  }
 }
 
 /** Serves the two lists of the catalogue. A request for anything else is rejected: there is no store. */

@@ -82,6 +82,27 @@ void t.test('commands that begin books', async (t) => {
     });
 });
 
+void t.test('a rejected command leaves no books, and removes none', async (t) => {
+  const { folder, run } = commandFolder(t);
+  const rejected: readonly (readonly [reason: RegExp, ...command: string[]])[] = [
+    [/plan/, 'accounts', 'create', 'acme', '--plan', 'fre'],
+    [/credit/, 'accounts', 'create', 'acme', '--plan', 'free', '--credit', 'ten'],
+    [/group/, 'accounts', 'create', 'acme', '--plan', 'free', '--group', 'research'],
+    [/group/, 'groups', 'create', 'research', '--parent', 'none-such'],
+    [/name/, 'operators', 'create', 'a b', '--role', 'admin'],
+  ];
+  for (const [reason, ...command] of rejected) {
+    checkRefused(t, await run(...command, '--data', 'new'), reason);
+    for (const file of ['tollgate.lmdb', 'tollgate.lmdb-lock'])
+      t.notOk(existsSync(join(folder, 'new', file)), `${file} after ${command.join(' ')}`);
+    checkRefused(t, await run('accounts', 'list', '--data', 'new'), /^There are no books in /);
+  }
+  t.match(await run('accounts', 'create', 'first', '--plan', 'free', '--data', 'new'), { code: 0 });
+  for (const [reason, ...command] of rejected)
+    checkRefused(t, await run(...command, '--data', 'new'), reason);
+  t.match(await run('accounts', 'list', '--data', 'new'), { code: 0, stdout: /first/ });
+});
+
 void t.test('the catalogue is in the settings, and is listed without books', async (t) => {
   const { folder, run } = commandFolder(t);
   for (const [command, ids] of [
