@@ -3,9 +3,11 @@
  * through store-client.ts. Both take the same requests and give the same responses. Process of a command.
  *
  * Must hold: the address in gateway.json is used only if its process lives (`findGateway`), and the token is
- * sent only to the gateway; what another server answers ends the command with a reason
+ * sent only to the gateway; what another server answers ends the command with a reason. A command whose data
+ * directory is named reaches its gateway without the settings, which may have an error
  * (test/unit/cli/admin-client.test.ts).
  */
+import { resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { PAGE_ITEMS_MAX, ROOT } from '../admin/addresses.js';
 import type { Settings } from '../config/schema.js';
@@ -58,7 +60,7 @@ export interface ClientOptions {
 
 /**
  * Opens a client, runs `work` with it and closes it. Rejects with CommandError or Misuse, with ConfigError or
- * StoreError if the settings or the store cannot be read, and with what `work` throws.
+ * StoreError if the settings or the store are needed and cannot be read, and with what `work` throws.
  */
 export async function withAdminClient(
   options: AdminOptions,
@@ -68,7 +70,7 @@ export async function withAdminClient(
   const adminUrl = adminUrlOf(options);
   const client =
     adminUrl === undefined
-      ? await openNearest(await settingsOf(options), clientOptions)
+      ? await openNearest(options, clientOptions)
       : await openHttpClient(options.data, adminUrl, clientOptions.timeoutMs);
   try {
     await work(client);
@@ -90,15 +92,15 @@ export async function withGateway(
     await work(await openHttpClient(options.data, adminUrl));
     return;
   }
-  const settings = await settingsOf(options);
+  const dataPath = await dataPathOf(options);
   const { adminOrigin, findGateway } = await import('../admin/gateway-file.js');
-  const address = await findGateway(settings.data);
+  const address = await findGateway(dataPath);
   if (address === undefined)
     throw new CommandError(
-      `No gateway serves from ${settings.data}. Start it (tollgate serve), or name its folder (--data, ` +
+      `No gateway serves from ${dataPath}. Start it (tollgate serve), or name its folder (--data, ` +
         'TOLLGATE_DATA) or its admin interface (--admin-url).',
     );
-  await work(await openHttpClient(settings.data, adminOrigin(address)));
+  await work(await openHttpClient(dataPath, adminOrigin(address)));
 }
 
 /**
@@ -114,9 +116,27 @@ function adminUrlOf({ adminUrl }: AdminOptions): string | undefined {
 }
 
 /** Reads the settings without the keys of providers, which a command does not need and may not have. */
-async function settingsOf({ config, data }: AdminOptions): Promise<Settings> {
+async function settingsOf({ config, data }: DataOptions): Promise<Settings> {
   const { loadSettings } = await import('../config/load.js');
   return loadSettings({ config, data, secrets: false }).settings;
+}
+
+/** What names the data directory: both options of `addStoreOptions`. */
+export type DataOptions = Pick<AdminOptions, 'config' | 'data'>;
+
+/**
+ * Resolves with the absolute path of the data directory. Reads the settings (0.2 s of CPU) only if neither
+ * the option nor the environment names it: a command must reach its gateway while the file has an error.
+ * Rejects with ConfigError.
+ */
+export async function dataPathOf(options: DataOptions): Promise<string> {
+  return namedDataPathOf(options) ?? (await settingsOf(options)).data;
+}
+
+/** As load.ts decides: the option, else the variable, if it is not empty. */
+function namedDataPathOf({ data }: DataOptions): string | undefined {
+  const named = data ?? process.env.TOLLGATE_DATA ?? '';
+  return named === '' ? undefined : resolve(named);
 }
 
 /** Longer than a start, which reads the store for seconds, and than a stop, which waits 30 s for calls. */
@@ -126,24 +146,27 @@ const HELD_POLL_MS = 20;
 const ELSEWHERE_WAIT_MS_MAX = 5_000;
 
 /**
- * Opens a client of the gateway, or of the store if none runs. Waits while a gateway that starts or stops, or
- * another command, holds the store without responding. Throws CommandError after HELD_WAIT_MS_MAX, and after
- * ELSEWHERE_WAIT_MS_MAX if the gateway is in another container.
+ * Opens a client of the gateway, or of the store if none runs; only then are the settings needed. Waits while
+ * a gateway that starts or stops, or another command, holds the store without responding. Throws CommandError
+ * after HELD_WAIT_MS_MAX, and after ELSEWHERE_WAIT_MS_MAX if the gateway is in another container.
  */
 async function openNearest(
-  settings: Settings,
+  options: DataOptions,
   { missingStore = 'reject', timeoutMs }: ClientOptions,
 ): Promise<AdminClient> {
   const { adminOrigin, findGateway } = await import('../admin/gateway-file.js');
   const { StoreHeld } = await import('../store/store-hold.js');
-  const { openStoreTransport } = await import('./store-client.js');
+  let settings: Settings | undefined;
+  const dataPath = namedDataPathOf(options) ?? (settings = await settingsOf(options)).data;
   const startMs = performance.now();
   // Since when a process of another container has had the store hold; undefined if none has. A gateway that
   // ends on this host may seem to be one: its process ends before its store hold. A command ends soon.
   let elsewhereSinceMs: number | undefined;
   for (;;) {
-    const address = await findGateway(settings.data);
-    if (address !== undefined) return openHttpClient(settings.data, adminOrigin(address), timeoutMs);
+    const address = await findGateway(dataPath);
+    if (address !== undefined) return openHttpClient(dataPath, adminOrigin(address), timeoutMs);
+    settings ??= await settingsOf(options);
+    const { openStoreTransport } = await import('./store-client.js');
     try {
       return clientOf(openStoreTransport(settings, missingStore));
     } catch (error) {

@@ -5,11 +5,13 @@
  * one snapshot of the store, and the gateway writes what belongs together in one transaction.
  *
  * Must hold: if there is a difference, the exit code is EXIT_FAILED, because schedulers read only the code.
- * If the gateway cannot write, the audit still checks (test/unit/cli/audit-command.test.ts).
+ * If the gateway cannot write, or the settings have an error, the audit still checks
+ * (test/unit/cli/audit-command.test.ts).
  */
 import { Option, type Command } from 'commander';
 import type { AuditReport } from '../store/audit.js';
-import { openHttpClient } from './admin-client.js';
+import type { AuditBounds } from '../store/audit-run.js';
+import { type DataOptions, dataPathOf, openHttpClient } from './admin-client.js';
 import { addStoreOptions, type AdminOptions, exampleText } from './options.js';
 import { EXIT_FAILED, EXIT_USAGE, printError, printFields, printJson, printLine } from './output.js';
 
@@ -48,24 +50,43 @@ export function addAuditCommand(program: Command): void {
     });
 }
 
-/** Rejects with ConfigError if the settings are wrong, and with StoreError if there is no store to check. */
+/**
+ * Rejects with ConfigError if the settings are wrong and nothing else names the data directory, and with
+ * StoreError if there is no store to check.
+ */
 async function runAudit(options: AuditOptions): Promise<void> {
-  // Loaded only here, so that `--help` and the other commands need not load them.
-  const [{ loadSettings }, { audit }] = await Promise.all([
-    import('../config/load.js'),
-    import('../store/audit.js'),
-  ]);
-  // Without secrets, so that a user who may not read the files of keys can audit.
-  const { settings } = loadSettings({ config: options.config, data: options.data, secrets: false });
-  await flushGateway(settings.data);
-  const { accounts: accountsMax, keys: keysMax, groups: groupsMax } = settings.limits;
-  const [report, { decimalOf }] = await Promise.all([
-    audit(settings.data, { accountsMax, keysMax, groupsMax }),
-    import('../core/money.js'),
-  ]);
+  const dataPath = await dataPathOf(options);
+  const bounds = await boundsOf(options);
+  await flushGateway(dataPath);
+  // Loaded only here and below, so that `--help` and the other commands need not load them.
+  const { audit } = await import('../store/audit.js');
+  const [report, { decimalOf }] = await Promise.all([audit(dataPath, bounds), import('../core/money.js')]);
   if (options.json === true) printJson(viewOf(report, decimalOf));
   else await printReport(report, decimalOf);
   if (report.differencesCount > 0) process.exitCode = EXIT_FAILED;
+}
+
+/**
+ * Returns how many slots the settings allow. If the settings have an error, returns the most that any
+ * settings allow, and standard error says so: all other checks need no settings.
+ */
+async function boundsOf({ config, data }: DataOptions): Promise<AuditBounds> {
+  const [{ loadSettings }, { ConfigError }] = await Promise.all([
+    import('../config/load.js'),
+    import('../config/config-error.js'),
+  ]);
+  try {
+    // Without secrets, so that a user who may not read the files of keys can audit.
+    const { accounts, keys, groups } = loadSettings({ config, data, secrets: false }).settings.limits;
+    return { accountsMax: accounts, keysMax: keys, groupsMax: groups };
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    printError(
+      `The books are not compared with the settings limits.…, which cannot be read: ${error.message}`,
+    );
+    const { ACCOUNTS_MAX, KEYS_MAX, GROUPS_MAX } = await import('../core/limits.js');
+    return { accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX, groupsMax: GROUPS_MAX };
+  }
 }
 
 /**

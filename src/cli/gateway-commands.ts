@@ -9,6 +9,7 @@
 import { Option, type Command } from 'commander';
 import type { HostView, ReloadView } from '../admin/views.js';
 import { LOG_LEVELS, type LogChange, type LogLevel, type LogView } from '../telemetry/log-switch.js';
+import { type DataOptions, dataPathOf } from './admin-client.js';
 import { addAdminCommand, showView, showViewOfGateway } from './admin-command.js';
 import {
   addConfirmation,
@@ -134,7 +135,7 @@ export function addHealthCommand(program: Command): void {
 }
 
 /** Rejects with CommandError if the gateway takes no calls. */
-async function checkHealth(options: Pick<AdminOptions, 'config' | 'data'>): Promise<void> {
+async function checkHealth(options: DataOptions): Promise<void> {
   const { adminOrigin, readGatewayFile } = await import('../admin/gateway-file.js');
   const dataPath = await dataPathOf(options);
   const address = readGatewayFile(dataPath);
@@ -148,14 +149,6 @@ async function checkHealth(options: Pick<AdminOptions, 'config' | 'data'>): Prom
   if (status === undefined) throw new CommandError(`${url} does not answer: the gateway has ended or hangs.`);
   if (status !== 200) throw new CommandError(`${url} answers ${status}: the gateway starts or drains.`);
   process.stdout.write('ready\n');
-}
-
-/** Returns the data directory. Reads the settings (0.2 s of CPU) only if no option or variable names it. */
-async function dataPathOf({ config, data }: Pick<AdminOptions, 'config' | 'data'>): Promise<string> {
-  const dataPath = data ?? process.env.TOLLGATE_DATA;
-  if (dataPath !== undefined && dataPath !== '') return dataPath;
-  const { loadSettings } = await import('../config/load.js');
-  return loadSettings({ config, secrets: false }).settings.data;
 }
 
 const HOST_COLUMNS: readonly Column<HostView>[] = [

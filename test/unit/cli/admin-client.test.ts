@@ -71,6 +71,29 @@ void t.test('a gateway that runs is asked, with the token', async (t) => {
   );
 });
 
+void t.test('a gateway whose data directory is named is reached without the settings', async (t) => {
+  const folder = await seemingGateway(t, (_, response) => response.end('{"data":[],"next":null}'));
+  writeFileSync(join(folder, 'tollgate.yaml'), 'models: [\n');
+  const env = { TOLLGATE_ADMIN_TOKEN: TOKEN };
+  for (const command of [
+    ['accounts', 'list'],
+    ['upstreams', 'reset'],
+    ['reload', '--dry-run'],
+  ]) {
+    checkRefused(t, await runCommand(folder, command, env), /^tollgate\.yaml:\d+: /);
+    for (const [options, environment] of [
+      [['--data', 'data'], env],
+      [['--data', 'data', '--config', 'none-such.yaml'], env],
+      [[], { ...env, TOLLGATE_DATA: join(folder, 'data') }],
+    ] as const) {
+      const { stderr } = await runCommand(folder, [...command, ...options, '--json'], environment);
+      t.equal(stderr, '', command.join(' '));
+    }
+  }
+  const elsewhere = ['accounts', 'list', '--data', 'elsewhere'];
+  checkRefused(t, await runCommand(folder, elsewhere, env), /^tollgate\.yaml:\d+: /);
+});
+
 void t.test('a redirect is not followed, so no other address gets the token', async (t) => {
   let followed = 0;
   const other = await seemingGateway(t, () => followed++);

@@ -24,6 +24,17 @@ async function books(folder: string): Promise<string> {
   return record.id;
 }
 
+void t.test('settings with an error leave only their limits unchecked', async (t) => {
+  const folder = t.testdir({ 'tollgate.yaml': 'models: [\n' });
+  await books(folder);
+  const { code, stdout, stderr } = await run(folder);
+  t.equal(code, 0, stderr);
+  t.match(stdout, /^The books balance\.$/m);
+  t.match(stderr, /^The books are not compared with the settings limits\.…, .*: tollgate\.yaml:\d+: /);
+  const unnamed = await runCommand(folder, ['audit']);
+  t.match(unnamed, { code: 1, stdout: '', stderr: /^tollgate\.yaml:/ });
+});
+
 void t.test('books that balance', async (t) => {
   const folder = t.testdir();
   await books(folder);
