@@ -23,7 +23,7 @@ import {
   exampleText,
   parseNonEmpty,
 } from './options.js';
-import { printJson, printLine } from './output.js';
+import { printError, printJson, printLine } from './output.js';
 
 /** Adds a command that calls the admin interface. `examples`, without `tollgate`, are the end of its help. */
 export function addAdminCommand(
@@ -39,8 +39,9 @@ export function addAdminCommand(
 }
 
 /**
- * Prints one view, or those of a list. The parameter has the type that the route declares, which neither
- * compiler nor program checks: `never` lets any function fit.
+ * Prints one view, or those of a list. Its parameter must have the type of the view that the requested route
+ * declares (`responseSchema`): neither compiler nor program checks that, because `never` lets any function
+ * fit. The tests of the commands call the routes.
  */
 type Print = (view: never) => Promise<void> | void;
 
@@ -88,6 +89,23 @@ export function showList(options: AdminOptions, path: string, print: Print): Pro
     if (options.json === true) printJson(list);
     else await print(list.data as never);
   });
+}
+
+/**
+ * Says on standard error that a list with the options --limit, --from and --to may go on, which neither a
+ * table nor CSV shows. `next`: the cursor of the items that were not read; null if all were.
+ */
+export function printIfMore({
+  data,
+  next,
+}: {
+  readonly data: readonly unknown[];
+  readonly next: string | null;
+}): void {
+  if (next === null) return;
+  printError(
+    `There may be more than these ${data.length}: --limit shows more of them, --from and --to others.`,
+  );
 }
 
 /**

@@ -10,7 +10,7 @@ import type { Command } from 'commander';
 import { PAGE_ITEMS_MAX } from '../admin/addresses.js';
 import type { CallsPageView, CallView, ContentsView } from '../admin/call-routes.js';
 import { type CsvCell, csvOf } from '../core/csv.js';
-import { addAdminCommand } from './admin-command.js';
+import { addAdminCommand, printIfMore } from './admin-command.js';
 import {
   NoResponse,
   queryOf,
@@ -131,8 +131,11 @@ async function listCalls(options: ListOptions): Promise<void> {
   await withAdminClient(options, async (client) => {
     const list = await readList<CallView>(client, pathOf(options), options.limit);
     if (options.json === true) printJson(list);
-    else if (options.csv === true) process.stdout.write(csvOf(CALL_CSV_FIELDS, list.data.map(csvCellsOf)));
-    else await printTable(CALL_COLUMNS, list.data, 'No such call is kept.');
+    else {
+      if (options.csv === true) process.stdout.write(csvOf(CALL_CSV_FIELDS, list.data.map(csvCellsOf)));
+      else await printTable(CALL_COLUMNS, list.data, 'No such call is kept.');
+      printIfMore(list);
+    }
     if (list.unread !== undefined) printError(unreadText(list.unread));
   });
 }

@@ -11,7 +11,7 @@ import type { CreatedOperatorView, OperatorView } from '../admin/operator-routes
 import { ROLES } from '../core/roles.js';
 import type { OperatorChange } from '../registry/operator-change.js';
 import { type ClientOptions, queryOf, readList, withAdminClient, withQuery } from './admin-client.js';
-import { addAdminCommand, addDeleteCommand, showView } from './admin-command.js';
+import { addAdminCommand, addDeleteCommand, printIfMore, showView } from './admin-command.js';
 import {
   type AdminOptions,
   endSeconds,
@@ -292,8 +292,12 @@ function listChanges(options: ChangeListOptions): Promise<void> {
   return withAdminClient(options, async (client) => {
     const filter = queryOf({ who, action, target, from: from?.toString(), to: to?.toString() });
     const list = await readList<OperatorChange>(client, withQuery('/changes', filter), limit);
-    if (options.json) printJson(list);
-    else await printTable(CHANGE_COLUMNS, list.data, 'No changes.');
+    if (options.json === true) {
+      printJson(list);
+      return;
+    }
+    await printTable(CHANGE_COLUMNS, list.data, 'No changes.');
+    printIfMore(list);
   });
 }
 

@@ -91,6 +91,27 @@ void t.test('a list of calls, and an export, say which files the gateway cannot 
   t.match(await run('export', 'calls', '--day', '2025-01-31'), { code: 1, stdout: '', stderr: said });
 });
 
+void t.test('a list that may go on says so, on standard error', async (t) => {
+  const change = { number: 1, at_ms: 0, who: 'ann', from: '::1', action: 'keys.rotate', changes: [] };
+  const rows = { calls: CALL, changes: { ...change, target: { type: 'key', id: 'k', name: null } } };
+  const more = 'There may be more than these 2: --limit shows more of them, --from and --to others.\n';
+  for (const command of ['calls', 'changes'] as const)
+    for (const [next, options, stderr] of [
+      ['c', [], more],
+      [null, [], ''],
+      ['c', ['--json'], ''],
+      ...(command === 'calls' ? ([['c', ['--csv'], more]] as const) : []),
+    ] as const) {
+      const page = { data: [rows[command], rows[command]], next, searched_to: null, newest: 'n' };
+      const origin = await serve(t, (_request, response) => response.end(JSON.stringify(page)));
+      const list = [command, 'list', '--limit', '2', ...options, '--admin-url', origin];
+      const end = await runCommand(t.testdir(), list, { TOLLGATE_ADMIN_TOKEN: TOKEN });
+      t.match(end, { code: 0 }, list.join(' '));
+      t.equal(end.stderr, stderr, `${list.join(' ')}, next ${next}`);
+      t.notMatch(end.stdout, /There may/);
+    }
+});
+
 void t.test('calls tail goes on where it was after a gateway that did not answer', async (t) => {
   let requests = 0;
   const origin = await serve(t, (request, response) => {
