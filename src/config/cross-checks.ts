@@ -9,6 +9,7 @@
  * - An undefined setting leads to no further error, because its error was reported already
  *   (test/unit/config/settings-reader.errors.test.ts).
  */
+import { isIPv4, isIPv6 } from 'node:net';
 import type { Service } from '../core/door-names.js';
 import type { SettingPath } from './config-error.js';
 import { nearestName } from '../core/wrong-input.js';
@@ -259,13 +260,30 @@ function checkOidc(
 }
 
 /**
- * The admin port must be another one. Listeners open their port to be shared, so an equal admin port would be
- * opened too, and each of the two would get some of the calls.
+ * The admin port must be another one, unless the hosts share no address. Listeners open their port to be
+ * shared, so an equal admin port would be opened too, and each of the two would get some of the calls.
  */
-function checkPorts(draft: SettingsDraft, report: Report): void {
-  const port = draft.admin?.port;
-  if (port === undefined || port === 0 || port !== draft.listen?.port) return;
+function checkPorts({ listen, admin }: SettingsDraft, report: Report): void {
+  const port = admin?.port;
+  if (port === undefined || port === 0 || port !== listen?.port) return;
+  if (listen.host === undefined || admin?.host === undefined || !mayShareAddress(listen.host, admin.host))
+    return;
   report(['admin', 'port'], `got ${port}, which is listen.port too, want another one`);
+}
+
+/** Whether who listens on both hosts may listen on one address twice: a name may stand for any address. */
+function mayShareAddress(host: string, otherHost: string): boolean {
+  const addresses = [host, otherHost].map(addressOf);
+  return new Set(addresses).size < 2 || addresses.some((address) => EVERY_ADDRESS.test(address));
+}
+
+/** Matches a name, a wildcard, and IPv4 within IPv6, all of which may be the address that another host is. */
+const EVERY_ADDRESS = /^(?:|0\.0\.0\.0|::|::ffff:.*)$/;
+
+/** Returns the address in its one spelling; empty for a name. */
+function addressOf(host: string): string {
+  if (isIPv4(host)) return host;
+  return isIPv6(host) ? new URL(`http://[${host}]`).hostname.slice(1, -1) : '';
 }
 
 /**
