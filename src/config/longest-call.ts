@@ -11,8 +11,14 @@ import type { Settings } from './schema.js';
 type Model = Settings['models'][number];
 
 /**
- * Returns how many milliseconds the longest call lasts, on all upstreams and fallbacks that it may be tried
- * on, without the time in which its caller does not read. 0 without models.
+ * How long after the first attempt the same upstream may get the call once more: up to REPEAT_WITHIN_MS and
+ * the longest pause of upstream/retry-plan.ts. The test makes such repeats.
+ */
+const REPEAT_MS_MAX = 1_200;
+
+/**
+ * Returns how many milliseconds the longest call lasts at most, on all upstreams and fallbacks that it may be
+ * tried on, without the time in which its caller does not read. 0 without models.
  */
 export function longestCallMs(models: readonly Model[]): number {
   const msByModel = new Map(models.map((model) => [model.id, longestOnModelMs(model)]));
@@ -25,11 +31,13 @@ export function longestCallMs(models: readonly Model[]): number {
 /**
  * Returns how long a call may last on the upstreams of one model. After a failure no further attempt begins
  * if the call has been with the model for the total_timeout_ms of the upstream that failed. So the last
- * attempt begins within the longest of these timeouts, and lasts for the timeout of its own upstream. A wait
- * for the upstreams' limits (queue_ms) is added.
+ * attempt begins within the longest of these timeouts, and lasts for the timeout of its own upstream. If that
+ * is the only upstream, or the last attempt repeats one, it begins within REPEAT_MS_MAX of the first attempt.
+ * A wait for the upstreams' limits (queue_ms) is added.
  */
 function longestOnModelMs({ upstreams }: Model): number {
   const timeoutsMs = upstreams.map((upstream) => upstream.total_timeout_ms);
   const [longestMs = 0, secondMs = 0] = timeoutsMs.sort((timeoutMs, otherMs) => otherMs - timeoutMs);
-  return longestMs + secondMs + Math.max(0, ...upstreams.map((upstream) => upstream.queue_ms));
+  const queueMs = Math.max(0, ...upstreams.map((upstream) => upstream.queue_ms));
+  return longestMs + secondMs + REPEAT_MS_MAX + queueMs;
 }
