@@ -6,6 +6,7 @@
  * Must hold: an address that is accepted at the start is one that `parseSharingUrl` can parse, so the schema
  * asks that function (test/unit/config/sharing-schema.test.ts).
  */
+import { isIPv6 } from 'node:net';
 import * as Type from 'typebox';
 import { optionalLimit, settingsMap, wholeNumber, type Annotations } from './annotations.js';
 
@@ -75,7 +76,7 @@ export function parseSharingUrl(text: string): SharingAddress | undefined {
 /** Returns undefined if the text is no server. `kind` decides the default port. */
 function serverOf(text: string, kind: SharingAddress['kind']): ServerAddress | undefined {
   const fields = SERVER.exec(text)?.groups;
-  if (fields === undefined) return undefined;
+  if (fields === undefined || (fields.v6 !== undefined && !isIPv6(fields.v6))) return undefined;
   const port = Number(fields.port ?? (kind === 'sentinel' ? SENTINEL_PORT : SERVER_PORT));
   return port >= 1 && port <= 65_535 ? { host: (fields.v6 ?? fields.host)!, port } : undefined;
 }
