@@ -2,7 +2,11 @@
  * `tollgate mock-upstream`: serves a scripted upstream (src/mock) for trials, tests and benches, in the
  * process of the command, until a signal. program.ts adds the command, and does not end it if nobody reads
  * its output. The flags come from mock/mock-options.ts, whose test is test/unit/mock/mock-options.test.ts.
+ *
+ * Must hold: the one line on standard output ends with a URL that works, because programs read it
+ * (test/unit/cli/mock-upstream-command.test.ts).
  */
+import { isIPv6 } from 'node:net';
 import { Option, type Command } from 'commander';
 import { PROVIDER_NAMES, type ProviderName } from '../core/provider-names.js';
 import { MOCK_FLAGS, MockOptionError, mockOptionsOfFlags, type MockOptions } from '../mock/mock-options.js';
@@ -68,7 +72,9 @@ export function addMockUpstreamCommand(program: Command): void {
     // Loaded only here, so that the other commands start fast, and after the check of the runtime.
     const { startMockUpstream } = await import('../mock/mock-upstream.js');
     const mock = await startMockUpstream({ host, port, record: flags.record === true, provider, defaults });
-    process.stdout.write(`mock upstream on http://${host}:${mock.port}\n`);
+    // A program may read the address, so an IPv6 host has its brackets.
+    const hostText = isIPv6(host) ? `[${host}]` : host;
+    process.stdout.write(`mock upstream on http://${hostText}:${mock.port}\n`);
     const stop = (): void => {
       mock.close();
       process.exit(0);
