@@ -11,7 +11,14 @@ const worldWith = (t: Test, usageLog: object | undefined): World =>
   });
 
 void t.test('no call is logged where nobody asked for it', (t) => {
-  t.equal(worldWith(t, undefined).load().settings.usage_log, undefined);
+  const {
+    usage_log: usageLog,
+    access_log: accessLog,
+    call_log: callLog,
+  } = worldWith(t, undefined).load().settings;
+  t.equal(usageLog, undefined);
+  t.match(accessLog, { enabled: false });
+  t.match(callLog, { contents: 'none' });
   t.end();
 });
 
