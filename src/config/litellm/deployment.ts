@@ -87,7 +87,7 @@ export interface DeploymentContext {
   /** The values of the file's `credential_list`, by the credential's name. */
   readonly credentials: ReadonlyMap<string, ImportMap>;
   /** The timeout of `router_settings` or `litellm_settings`, for entries without one. */
-  readonly timeoutSeconds: number | undefined;
+  readonly timeoutMs: number | undefined;
   /** `drop_params` of `litellm_settings`. */
   readonly dropsParameters: boolean;
 }
@@ -184,7 +184,7 @@ function upstreamOf(read: ReadEntry, context: DeploymentContext): Upstream | und
   );
   const { headers, betas } = headersOf(params, modelName, { speaks, isAuthorised, parameter }, variables);
   if (provider.note !== undefined) params.remark('model', provider.note);
-  const timeoutMs = millisecondsOf(params, context.timeoutSeconds);
+  const timeoutMs = timeoutOf(params, 'timeout') ?? context.timeoutMs;
   const dropsUnsupported = dropsUnsupportedOf(params, speaks, context);
   return {
     ...settings,
@@ -331,25 +331,32 @@ function isGiven(name: string, params: ImportMap, credentials: ImportMap | undef
   return params.peek(name) !== undefined || credentials?.peek(name) !== undefined;
 }
 
-/** Returns the timeout of the entry, or else of the file; undefined, with a remark, beyond the bounds. */
-function millisecondsOf(params: ImportMap, fileSeconds: number | undefined): number | undefined {
-  const seconds = params.number('timeout') ?? fileSeconds;
+/**
+ * Reads a timeout in seconds and returns milliseconds; undefined without one and, with a remark, beyond the
+ * bounds. import.ts reads that of the whole file.
+ */
+export function timeoutOf(section: ImportMap, name: string): number | undefined {
+  const seconds = section.number(name);
   if (seconds === undefined) return undefined;
   const milliseconds = Math.round(seconds * 1_000);
   if (milliseconds >= 1 && milliseconds <= TIMEOUT_MS_MAX) return milliseconds;
-  params.remark('timeout', `must be 0.001 to ${TIMEOUT_MS_MAX / 1_000} seconds (a day)`);
+  section.remark(name, `must be 0.001 to ${TIMEOUT_MS_MAX / 1_000} seconds (a day)`);
   return undefined;
 }
 
-/** To LiteLLM's HTTP client a timeout is the longest silence: before the first byte, and between two. */
+/**
+ * To LiteLLM's HTTP client a timeout is the longest silence: before the first byte, and between two. LiteLLM
+ * does not bound the whole call. Tollgate's bound lets a call have the longest silence before the first byte
+ * and another one later, if both fit into TIMEOUT_MS_MAX.
+ */
 function timeoutsOf(
   timeoutMs: number,
 ): Pick<Upstream, 'first_byte_timeout_ms' | 'idle_timeout_ms' | 'total_timeout_ms'> {
+  const totalMs = Math.min(2 * timeoutMs, TIMEOUT_MS_MAX);
   return {
     first_byte_timeout_ms: timeoutMs,
     idle_timeout_ms: timeoutMs,
-    // LiteLLM does not bound the whole call. Tollgate's bound is at least as long as one silence may be.
-    ...(timeoutMs > TOTAL_TIMEOUT_MS_DEFAULT && { total_timeout_ms: timeoutMs }),
+    ...(totalMs > TOTAL_TIMEOUT_MS_DEFAULT && { total_timeout_ms: totalMs }),
   };
 }
 

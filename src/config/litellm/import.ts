@@ -22,7 +22,7 @@ import {
   MODEL_NAME_RULE,
   withFallbacks,
 } from './model.js';
-import { importDeployment, type Deployment, type DeploymentContext } from './deployment.js';
+import { importDeployment, timeoutOf, type Deployment, type DeploymentContext } from './deployment.js';
 import { escapedText, isTranslated, providerModelOf, Variables } from './provider.js';
 import {
   DROP_PARAMS_REASON,
@@ -59,7 +59,7 @@ export function importLitellm(text: string, fileName: string): LitellmImport {
   const context: DeploymentContext = {
     variables: new Variables(text, impliedVariables(entries, credentials)),
     credentials,
-    timeoutSeconds: router.number('timeout') ?? litellm.number('request_timeout'),
+    timeoutMs: timeoutOf(router, 'timeout') ?? timeoutOf(litellm, 'request_timeout'),
     dropsParameters: litellm.flag('drop_params') ?? false,
   };
   const leftOut: ImportMap[] = [];

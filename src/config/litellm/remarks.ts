@@ -200,6 +200,8 @@ const ROUTER_REASONS: Reasons = {
 };
 
 const LITELLM_REASONS: Reasons = {
+  // Read only if the router has no timeout.
+  request_timeout: 'timeout of router_settings counts in its place',
   num_retries: ROUTER_REASONS.num_retries!,
   default_fallbacks: FALLBACKS_FOR_ALL,
   success_callback: 'every call can be written to a file: see usage_log',

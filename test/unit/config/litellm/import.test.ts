@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { importLitellm, remarkLine } from '#src/config/litellm/import.js';
-import { imported, loaded } from './support.js';
+import { imported, importedFile, loaded } from './support.js';
 
 const FILE = readFileSync(join(process.cwd(), 'test/fixtures/litellm/config.yaml'), 'utf8');
 
@@ -558,21 +558,57 @@ void t.test('words of LiteLLM before the name of a model are no part of it', (t)
   t.end();
 });
 
-void t.test('a timeout longer than a call may last makes the call as long', (t) => {
+void t.test('a call may last as long as two silences of the timeout', (t) => {
   const { upstreams } = imported(
     t,
     { model: 'openai/gpt-4o', timeout: 1_800 },
-    { model: 'openai/gpt-4o', timeout: 600 },
+    { model: 'openai/gpt-4o', timeout: 301 },
+    { model: 'openai/gpt-4o', timeout: 300 },
+    { model: 'openai/gpt-4o', timeout: 80_000 },
     { model: 'openai/gpt-4o' },
   );
   t.same(
     upstreams.map((one) => [one.first_byte_timeout_ms, one.idle_timeout_ms, one.total_timeout_ms]),
     [
-      [1_800_000, 1_800_000, 1_800_000],
-      [600_000, 600_000, 600_000],
+      [1_800_000, 1_800_000, 3_600_000],
+      [301_000, 301_000, 602_000],
+      [300_000, 300_000, 600_000],
+      [80_000_000, 80_000_000, 86_400_000],
       [60_000, 60_000, 600_000],
     ],
   );
+  t.end();
+});
+
+void t.test('a wrong timeout of the whole file has one remark, where it is', (t) => {
+  const timeoutsOf = (file: object) => {
+    const model_list = ['a', 'b'].map((model_name) => ({
+      model_name,
+      litellm_params: { model: 'openai/gpt-4o' },
+    }));
+    const { upstreams, lines } = importedFile(t, { model_list, ...file });
+    return {
+      timeoutsMs: upstreams.map((one) => one.idle_timeout_ms),
+      lines: lines.filter((line) => line.includes('timeout')),
+    };
+  };
+  const rule = 'must be 0.001 to 86400 seconds (a day)';
+  t.same(timeoutsOf({ router_settings: { timeout: 0 } }), {
+    timeoutsMs: [60_000, 60_000],
+    lines: [`router_settings.timeout: ${rule}`],
+  });
+  t.same(timeoutsOf({ litellm_settings: { request_timeout: 1e6 } }), {
+    timeoutsMs: [60_000, 60_000],
+    lines: [`litellm_settings.request_timeout: ${rule}`],
+  });
+  t.same(timeoutsOf({ router_settings: { timeout: -1 }, litellm_settings: { request_timeout: 5 } }), {
+    timeoutsMs: [5_000, 5_000],
+    lines: [`router_settings.timeout: ${rule}`],
+  });
+  t.same(timeoutsOf({ router_settings: { timeout: 7 }, litellm_settings: { request_timeout: 5 } }), {
+    timeoutsMs: [7_000, 7_000],
+    lines: ['litellm_settings.request_timeout: timeout of router_settings counts in its place'],
+  });
   t.end();
 });
 
