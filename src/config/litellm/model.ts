@@ -191,7 +191,7 @@ export function importAliases(router: ImportMap, modelIds: readonly string[]): M
   const section = router.map('model_group_alias');
   for (const alias of section.unread) {
     const value = section.take(alias);
-    const modelId = typeof value === 'string' ? value : section.map(alias).text('model');
+    const modelId = typeof value === 'string' ? value : modelOfAlias(section.map(alias));
     if (!MODEL_NAME.test(alias)) {
       section.remark(alias, MODEL_NAME_RULE);
     } else if (modelIds.includes(alias)) {
@@ -205,6 +205,13 @@ export function importAliases(router: ImportMap, modelIds: readonly string[]): M
     }
   }
   return aliases;
+}
+
+/** Returns the model of an alias that is a map. Its other members, such as `hidden`, get a remark. */
+function modelOfAlias(alias: ImportMap): string | undefined {
+  const model = alias.text('model');
+  for (const name of alias.unread) alias.remark(name, 'has no counterpart; GET /v1/models lists no aliases');
+  return model;
 }
 
 /** LiteLLM's lists of fallbacks, and when the fallbacks of each are asked. */

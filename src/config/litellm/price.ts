@@ -132,9 +132,12 @@ export function priceOf(deployments: readonly Priced[], hasOutput: boolean): Mod
   if ((input === undefined || output === undefined) && !isOfCallsAlone && !isOutputFree) {
     const givenPrices =
       input === undefined && output === undefined ? 'no price' : 'only one of the two prices';
+    const hasLong = deployments.some(({ prices }) => prices.long.size > 0);
+    const dropped = [...PRICE_NAMES.filter((name) => base[name] !== undefined), ...(hasLong ? ['long'] : [])];
     firstEntry.remark(
       'model_name',
-      `${givenPrices} in the file (LiteLLM has a table of its own): calls cost nothing until price is set`,
+      `${givenPrices} in the file (LiteLLM has a table of its own): calls cost nothing until price is set` +
+        (dropped.length === 0 ? '' : `; what it has was left out: ${dropped.join(', ')}`),
     );
     return undefined;
   }

@@ -26,6 +26,25 @@ void t.test('fallbacks that are no list of maps have a remark', (t) => {
   t.end();
 });
 
+void t.test('members of an alias that is a map have a remark', (t) => {
+  const { models, lines } = importedFile(t, {
+    model_list: [model('a')],
+    router_settings: {
+      model_group_alias: { x: { model: 'a', hidden: true }, y: { model: 'a' }, z: { hidden: 1 } },
+    },
+  });
+  t.same(models[0]!.aliases, ['x', 'y']);
+  t.same(
+    lines.filter((line) => line.includes('model_group_alias')),
+    [
+      'router_settings.model_group_alias.x.hidden: has no counterpart; GET /v1/models lists no aliases',
+      'router_settings.model_group_alias.z.hidden: has no counterpart; GET /v1/models lists no aliases',
+      'router_settings.model_group_alias.z: its model is not among those carried over',
+    ],
+  );
+  t.end();
+});
+
 void t.test('drop_params by the words of YAML 1.1', (t) => {
   const claude = (own: object): object => model('m', { model: 'anthropic/claude-x', ...own });
   const cases: readonly (readonly [file: unknown, entry: object, drops: boolean, isTold: boolean])[] = [
