@@ -223,6 +223,19 @@ function checkProvider(
     report('url', `ends with a path that is added to it, want it without /${added.split('/')[1]} at its end`);
 }
 
+const CREDENTIAL_SETTINGS = ['key', 'key_file', 'credentials_file', 'profile'] as const;
+
+/**
+ * Returns the setting that gives the upstream a credential; undefined if none does. Credentials that the
+ * gateway finds by itself, such as those of Entra ID or of a cloud's machine, are none: a header that
+ * authorises replaces them (`routesOf` of gateway/settings-records.ts).
+ */
+export function credentialSettingOf(
+  upstream: Partial<Record<(typeof CREDENTIAL_SETTINGS)[number], unknown>>,
+): string | undefined {
+  return CREDENTIAL_SETTINGS.find((name) => upstream[name] !== undefined);
+}
+
 /**
  * Reports headers that the gateway writes itself, and a second credential. Headers of an OpenAI-compatible
  * upstream are not checked, because it may want another `authorization` than its key.
@@ -232,9 +245,7 @@ function checkHeaders(
   report: (name: string, text: string) => void,
 ): void {
   if (provider === 'openai') return;
-  const credential = (['key', 'key_file', 'credentials_file', 'profile'] as const).find(
-    (name) => upstream[name] !== undefined,
-  );
+  const credential = credentialSettingOf(upstream);
   for (const name of Object.keys(headers)) {
     const instead = insteadOfHeader(provider, name);
     if (instead !== undefined)

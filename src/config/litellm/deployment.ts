@@ -13,6 +13,7 @@
  */
 import type { Service } from '../../core/door-names.js';
 import { OUTPUT_TOKENS_MAX } from '../catalog-schema.js';
+import { credentialSettingOf } from '../provider-settings.js';
 import { TIMEOUT_MS_MAX, TOTAL_TIMEOUT_MS_DEFAULT } from '../upstream-schema.js';
 import { headersOf } from './headers.js';
 import { type DeploymentPrices, PRICE_WORDS, pricesOf, UNPLACED_PRICE } from './price.js';
@@ -25,35 +26,11 @@ import {
   type Provider,
   type ProviderModel,
   providerModelOf,
-  variableNameOf,
   type Variables,
 } from './provider.js';
 import { DROP_PARAMS_REASON, type ImportMap, PARAMETER_REASONS, reasonOf } from './remarks.js';
-import { secretOf, withoutAddressSecrets } from './secrets.js';
-
-/** By LiteLLM's mode of a model. Modes that Tollgate does not serve are absent. */
-const SERVICE_OF_MODE: ReadonlyMap<string, Service> = new Map([
-  ['chat', 'chat'],
-  ['embedding', 'embeddings'],
-  ['completion', 'completions'],
-  ['moderation', 'moderations'],
-  ['rerank', 'rerank'],
-]);
-
-/**
- * The mode of a model by its name, for files that do not name the mode. LiteLLM has modes in a table of its
- * own, which is not read here. The first pattern that matches counts.
- */
-const MODE_OF_NAME: readonly (readonly [name: RegExp, mode: string])[] = [
-  [/rerank/i, 'rerank'],
-  [/embed|(?:^|[/_-])(?:bge|e5|gte)-|all-minilm/i, 'embedding'],
-  [/moderation/i, 'moderation'],
-  [/whisper|transcribe/i, 'audio_transcription'],
-  [/(?:^|[/-])tts(?:-|$)/i, 'audio_speech'],
-  [/dall-e|gpt-image|imagen/i, 'image_generation'],
-  [/gpt-3\.?5-turbo-instruct|(?:davinci|babbage)-002/i, 'completion'],
-  [/gpt|chat|instruct|claude|gemini|gemma|llama|mi[sx]tral|qwen|deepseek|grok|(?:^|[/-])o\d/i, 'chat'],
-];
+import { keyOf, withoutAddressSecrets } from './secrets.js';
+import { serviceOf } from './service.js';
 
 export interface Upstream extends Partial<NativeSettings> {
   readonly key?: string;
@@ -179,9 +156,7 @@ function upstreamOf(read: ReadEntry, context: DeploymentContext): Upstream | und
     params.remark('model', 'the provider vertex serves Gemini and Claude alone: calls of another model fail');
   const hasEntra = ENTRA_NAMES.some((parameterName) => isGiven(parameterName, params, credentials));
   const key = keyOf(params, modelName, provider, hasEntra, parameter, variables);
-  const isAuthorised = [key, settings.credentials_file, settings.profile].some(
-    (credential) => credential !== undefined,
-  );
+  const isAuthorised = credentialSettingOf({ ...settings, key }) !== undefined;
   const { headers, betas } = headersOf(params, modelName, { speaks, isAuthorised, parameter }, variables);
   if (provider.note !== undefined) params.remark('model', provider.note);
   const timeoutMs = timeoutOf(params, 'timeout') ?? context.timeoutMs;
@@ -214,63 +189,6 @@ function dropsUnsupportedOf(
   return false;
 }
 
-/**
- * Returns the service of an entry. Undefined, with a remark, if Tollgate does not serve it at all or not at
- * this provider.
- */
-function serviceOf(
-  params: ImportMap,
-  info: ImportMap,
-  providerModel: ProviderModel,
-  modelName: string,
-): Service | undefined {
-  const mode = info.text('mode') ?? modeByName(params, info, providerModel, modelName);
-  const service = SERVICE_OF_MODE.get(mode);
-  if (service !== undefined && (service === 'chat' || !isTranslated(providerModel.provider?.speaks)))
-    return service;
-  const reason =
-    service === undefined
-      ? 'Tollgate does not serve it'
-      : "Tollgate serves it only by upstreams with OpenAI's protocol, and by Azure";
-  info.remark('mode', `${mode}: ${reason}; the entry was left out`);
-  return undefined;
-}
-
-/**
- * Returns the upstream's key, as a reference to a variable; undefined if the upstream has none. Without an
- * `api_key` LiteLLM reads the provider's variable, so the reference is to that. `hasEntra`: the entry has
- * parameters of Entra. `parameter` reads the entry, or else its credential.
- */
-function keyOf(
-  params: ImportMap,
-  modelName: string,
-  provider: Provider,
-  hasEntra: boolean,
-  parameter: Parameter,
-  variables: Variables,
-): string | undefined {
-  const { speaks, variable, optionalVariable } = provider;
-  const apiKey = parameter('api_key');
-  if (apiKey !== undefined && speaks !== 'vertex') {
-    // The provider's variable may be set already, with a key that a server elsewhere must not get. Each
-    // upstream of Azure has an address.
-    const address = parameter('api_base') ?? parameter('base_url');
-    const isElsewhere = speaks !== 'azure' && address !== undefined;
-    const ofProvider = isElsewhere ? undefined : variable;
-    return secretOf(params, 'api_key', apiKey, ofProvider ?? variableNameOf(modelName), variables);
-  }
-  if (apiKey !== undefined) {
-    params.remark('api_key', 'vertex takes no key: name credentials_file, or see docs/credentials.md');
-    return undefined;
-  }
-  if (optionalVariable !== undefined)
-    params.remark(
-      'model',
-      `no api_key is given, and LiteLLM takes one from ${optionalVariable} if that is set: set key if the server wants one`,
-    );
-  return variable === undefined || (speaks === 'azure' && hasEntra) ? undefined : `\${${variable}}`;
-}
-
 /** Adds remarks on all parameters and all of `model_info` that were not read. */
 function remarkUnread(entry: ImportMap, params: ImportMap, info: ImportMap): void {
   for (const name of params.unread)
@@ -282,32 +200,6 @@ function remarkUnread(entry: ImportMap, params: ImportMap, info: ImportMap): voi
   for (const name of info.unread) if (PRICE_WORDS.test(name)) info.remark(name, UNPLACED_PRICE);
   if (unreadOthers.length > 0)
     entry.remark('model_info', `${unreadOthers.join(', ')}: a description that Tollgate has no place for`);
-}
-
-/**
- * Returns the mode of an entry that does not name the mode: `chat` if no name tells another. Adds a remark if
- * a name tells another, or if none tells any and the provider could serve others. The provider's name of the
- * model is looked at first, then `base_model`, then `modelName`. `peek`, because `base_model` is not carried
- * over and gets a remark.
- */
-function modeByName(
-  params: ImportMap,
-  info: ImportMap,
-  { provider, model }: ProviderModel,
-  modelName: string,
-): string {
-  const candidates = [model, info.peek('base_model'), params.peek('base_model'), modelName];
-  const [mode] = candidates.flatMap((candidate) => {
-    const match = MODE_OF_NAME.find(([pattern]) => typeof candidate === 'string' && pattern.test(candidate));
-    return match === undefined ? [] : [match[1]];
-  });
-  const advice = 'if it is not, set mode and import again';
-  const assumption = `model_info.mode is not in the file: ${JSON.stringify(model).slice(0, 200)} was taken for`;
-  if (mode === undefined && !isTranslated(provider?.speaks))
-    params.remark('model', `${assumption} chat; ${advice}`);
-  if (mode !== undefined && mode !== 'chat')
-    params.remark('model', `${assumption} ${mode} by its name; ${advice}`);
-  return mode ?? 'chat';
 }
 
 /** Returns why an entry of this provider and model cannot be carried over. */

@@ -30,7 +30,7 @@ interface ImportedHeaders {
 interface HeaderContext {
   /** The provider whose own protocol the upstream speaks; undefined if it is OpenAI's. */
   readonly speaks: ProviderName | undefined;
-  /** Whether the upstream has a credential. */
+  /** Whether a setting gives the upstream a credential (`credentialSettingOf`). */
   readonly isAuthorised: boolean;
   /** Reads a parameter of the entry, or of its credential. */
   readonly parameter: Parameter;

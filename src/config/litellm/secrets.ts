@@ -5,7 +5,13 @@
  * Must hold: no secret of the file is written (test/unit/config/litellm/import.test.ts).
  */
 import { partedAtQuerySecrets, secretsInPath } from '../../core/secret-url.js';
-import { type NativeSettings, variableNameOf, type Variables } from './provider.js';
+import {
+  type NativeSettings,
+  type Parameter,
+  type Provider,
+  variableNameOf,
+  type Variables,
+} from './provider.js';
 import type { ImportMap } from './remarks.js';
 
 /** Returns the name of the variable for a secret that is no key: `of` is a header's or parameter's name. */
@@ -64,4 +70,39 @@ export function withoutAddressSecrets(
     return secrets.size === 0 ? text : text.replace(new RegExp(pattern, 'g'), referenceTo);
   });
   return { ...settings, url: replaced.join('') };
+}
+
+/**
+ * Returns the upstream's key, as a reference to a variable; undefined if the upstream has none. Without an
+ * `api_key` LiteLLM reads the provider's variable, so the reference is to that. `hasEntra`: the entry has
+ * parameters of Entra. `parameter` reads the entry, or else its credential.
+ */
+export function keyOf(
+  params: ImportMap,
+  modelName: string,
+  provider: Provider,
+  hasEntra: boolean,
+  parameter: Parameter,
+  variables: Variables,
+): string | undefined {
+  const { speaks, variable, optionalVariable } = provider;
+  const apiKey = parameter('api_key');
+  if (apiKey !== undefined && speaks !== 'vertex') {
+    // The provider's variable may be set already, with a key that a server elsewhere must not get. Each
+    // upstream of Azure has an address.
+    const address = parameter('api_base') ?? parameter('base_url');
+    const isElsewhere = speaks !== 'azure' && address !== undefined;
+    const ofProvider = isElsewhere ? undefined : variable;
+    return secretOf(params, 'api_key', apiKey, ofProvider ?? variableNameOf(modelName), variables);
+  }
+  if (apiKey !== undefined) {
+    params.remark('api_key', 'vertex takes no key: name credentials_file, or see docs/credentials.md');
+    return undefined;
+  }
+  if (optionalVariable !== undefined)
+    params.remark(
+      'model',
+      `no api_key is given, and LiteLLM takes one from ${optionalVariable} if that is set: set key if the server wants one`,
+    );
+  return variable === undefined || (speaks === 'azure' && hasEntra) ? undefined : `\${${variable}}`;
 }

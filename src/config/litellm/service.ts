@@ -1,0 +1,83 @@
+/**
+ * Which service of Tollgate an entry of LiteLLM's `model_list` is for: by its mode, or else by names of its
+ * model. deployment.ts calls `serviceOf`, in the process of `tollgate config import-litellm`. Pure. Words as
+ * there.
+ *
+ * Must hold: an entry whose service is a guess, or that is left out, gets a remark
+ * (test/unit/config/litellm/import.modes.test.ts).
+ */
+import type { Service } from '../../core/door-names.js';
+import { isTranslated, type ProviderModel } from './provider.js';
+import type { ImportMap } from './remarks.js';
+
+/** By LiteLLM's mode of a model. Modes that Tollgate does not serve are absent. */
+const SERVICE_OF_MODE: ReadonlyMap<string, Service> = new Map([
+  ['chat', 'chat'],
+  ['embedding', 'embeddings'],
+  ['completion', 'completions'],
+  ['moderation', 'moderations'],
+  ['rerank', 'rerank'],
+]);
+
+/**
+ * The mode of a model by its name, for files that do not name the mode. LiteLLM has modes in a table of its
+ * own, which is not read here. The first pattern that matches counts.
+ */
+const MODE_OF_NAME: readonly (readonly [name: RegExp, mode: string])[] = [
+  [/rerank/i, 'rerank'],
+  [/embed|(?:^|[/_-])(?:bge|e5|gte)-|all-minilm/i, 'embedding'],
+  [/moderation/i, 'moderation'],
+  [/whisper|transcribe/i, 'audio_transcription'],
+  [/(?:^|[/-])tts(?:-|$)/i, 'audio_speech'],
+  [/dall-e|gpt-image|imagen/i, 'image_generation'],
+  [/gpt-3\.?5-turbo-instruct|(?:davinci|babbage)-002/i, 'completion'],
+  [/gpt|chat|instruct|claude|gemini|gemma|llama|mi[sx]tral|qwen|deepseek|grok|(?:^|[/-])o\d/i, 'chat'],
+];
+
+/**
+ * Returns the service of an entry. Undefined, with a remark, if Tollgate does not serve it at all or not at
+ * this provider.
+ */
+export function serviceOf(
+  params: ImportMap,
+  info: ImportMap,
+  providerModel: ProviderModel,
+  modelName: string,
+): Service | undefined {
+  const mode = info.text('mode') ?? modeByName(params, info, providerModel, modelName);
+  const service = SERVICE_OF_MODE.get(mode);
+  if (service !== undefined && (service === 'chat' || !isTranslated(providerModel.provider?.speaks)))
+    return service;
+  const reason =
+    service === undefined
+      ? 'Tollgate does not serve it'
+      : "Tollgate serves it only by upstreams with OpenAI's protocol, and by Azure";
+  info.remark('mode', `${mode}: ${reason}; the entry was left out`);
+  return undefined;
+}
+
+/**
+ * Returns the mode of an entry that does not name the mode: `chat` if no name tells another. Adds a remark if
+ * a name tells another, or if none tells any and the provider could serve others. The provider's name of the
+ * model is looked at first, then `base_model`, then `modelName`. `peek`, because `base_model` is not carried
+ * over and gets a remark.
+ */
+function modeByName(
+  params: ImportMap,
+  info: ImportMap,
+  { provider, model }: ProviderModel,
+  modelName: string,
+): string {
+  const candidates = [model, info.peek('base_model'), params.peek('base_model'), modelName];
+  const [mode] = candidates.flatMap((candidate) => {
+    const match = MODE_OF_NAME.find(([pattern]) => typeof candidate === 'string' && pattern.test(candidate));
+    return match === undefined ? [] : [match[1]];
+  });
+  const advice = 'if it is not, set mode and import again';
+  const assumption = `model_info.mode is not in the file: ${JSON.stringify(model).slice(0, 200)} was taken for`;
+  if (mode === undefined && !isTranslated(provider?.speaks))
+    params.remark('model', `${assumption} chat; ${advice}`);
+  if (mode !== undefined && mode !== 'chat')
+    params.remark('model', `${assumption} ${mode} by its name; ${advice}`);
+  return mode ?? 'chat';
+}
