@@ -3,8 +3,8 @@
  * the settings, litellm/import.ts for the file that is imported. Processes of commands.
  *
  * Must hold (test/unit/config/yaml-source.test.ts):
- * - A file's size and encoding (UTF-8) are checked before it is parsed (`readConfigFile`). The expansion of
- *   aliases is bounded too.
+ * - A file's size and encoding (UTF-8) are checked before it is parsed (`readConfigFile`). How deep it is,
+ *   and the expansion of aliases, are bounded too.
  * - A warning of the parser is an error, because the parser may have read something that was not meant.
  */
 import { isUtf8 } from 'node:buffer';
@@ -14,8 +14,10 @@ import {
   isMap,
   isScalar,
   isSeq,
+  Lexer,
   LineCounter,
   parseDocument,
+  Parser,
   type Document,
   type Node,
   type ParsedNode,
@@ -26,6 +28,11 @@ import { COMMA_IN_NUMBER, ConfigError, isNumberName, type SettingPath } from './
 export const CONFIG_BYTES_MAX = 1024 * 1024;
 /** YAML aliases that may be expanded: enough for shared blocks, too few for a billion-laughs bomb. */
 export const ALIASES_MAX = 100;
+/**
+ * Lists and maps within each other. The settings have some ten, and LiteLLM's parameters may have a few more.
+ * From 900 on the parser overflows the stack, and of 3,000 brackets V8 aborts the process (Node 20.20).
+ */
+const DEPTH_MAX = 100;
 
 export interface YamlSource {
   /** Plain values; `{}` for an empty file. */
@@ -91,6 +98,7 @@ function readBytes(path: string, bytesMax: number): Buffer | undefined {
  * ConfigError with lines such as `name:line: …`.
  */
 export function parseYaml(text: string, name: string, { asPyYaml = false } = {}): YamlSource {
+  assertShallow(text, name);
   const lineCounter = new LineCounter();
   const document = parseDocument(text, {
     version: '1.2',
@@ -140,6 +148,23 @@ export function parseYaml(text: string, name: string, { asPyYaml = false } = {})
       return isScalar(node) ? node.source : undefined;
     },
   };
+}
+
+/**
+ * Throws ConfigError for lists and maps that are deeper than DEPTH_MAX. Reads the text as `parseDocument`
+ * does, but only up to the step that calls itself for each of them, which takes a third of its time.
+ */
+function assertShallow(text: string, name: string): void {
+  const parser = new Parser();
+  let line = 1;
+  for (const lexeme of new Lexer().lex(text)) {
+    // A generator, which does nothing until its tokens are taken.
+    Array.from(parser.next(lexeme));
+    // Besides the collections that are open, the stack has the document and a scalar.
+    if (parser.stack.length > DEPTH_MAX + 2)
+      throw new ConfigError([`${name}:${line}: more than ${DEPTH_MAX} lists and maps within each other`]);
+    for (let at = lexeme.indexOf('\n'); at !== -1; at = lexeme.indexOf('\n', at + 1)) line += 1;
+  }
 }
 
 /**

@@ -56,6 +56,27 @@ void t.test('aliases are bounded', (t) => {
   t.end();
 });
 
+void t.test('the depth is bounded, whatever it is made of', (t) => {
+  const deep: Readonly<Record<string, (depth: number) => string>> = {
+    brackets: (depth) => `a:\n  ${'['.repeat(depth - 1)}${']'.repeat(depth - 1)}\n`,
+    'open brackets': (depth) => `a:\n  ${'['.repeat(depth)}`,
+    braces: (depth) => `a:\n  ${'{b: '.repeat(depth)}1${'}'.repeat(depth)}\n`,
+    dashes: (depth) => `a:\n  ${'- '.repeat(depth)}b\n`,
+    lines: (depth) => Array.from({ length: depth }, (_, at) => `${' '.repeat(at)}a:\n`).join(''),
+  };
+  for (const [name, textOf] of Object.entries(deep)) {
+    if (name !== 'open brackets') t.ok(parseYaml(textOf(98), 'f'), name);
+    for (const depth of [110, 3_000, 40_000].slice(0, name === 'lines' ? 1 : 3))
+      t.match(
+        faultsOf(textOf(depth)),
+        [/^f\.yaml:\d+: more than 100 lists and maps within each other$/],
+        `${depth} ${name}`,
+      );
+  }
+  t.match(faultsOf(deep.dashes!(200)), [/^f\.yaml:2: more/]);
+  t.end();
+});
+
 void t.test('the size is bounded', (t) => {
   const filler = (bytes: number) => `${SOUND_YAML}#${'x'.repeat(bytes - SOUND_YAML.length - 1)}`;
   const largest = worldOf(t, { 'tollgate.yaml': filler(CONFIG_BYTES_MAX) });
