@@ -307,7 +307,7 @@ function endedText(time: string): string {
   return time.replace('T', ' ');
 }
 
-/** The columns of CSV, in their order, which is public: all fields but CALL_LIST_FIELDS of export. */
+/** The columns of CSV, in their public order: all fields but CALL_LIST_FIELDS (export-command.ts). */
 export const CALL_CSV_FIELDS = [
   'time',
   'request_id',

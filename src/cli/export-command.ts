@@ -4,8 +4,8 @@
  *
  * Must hold: if the gateway fails halfway, or cannot read all calls, the output is cut off and the exit code
  * is not 0 (test/e2e/export.test.ts); in a folder without a store nothing is written
- * (test/unit/cli/store-client.test.ts). A new field of CallView or UsageRowView that is to be exported is
- * added to its list of columns: the compiler asks only for its kind (COLUMN_KINDS).
+ * (test/unit/cli/store-client.test.ts). Each field of CallView and UsageRowView is exported: without its kind
+ * (COLUMN_KINDS) or its place among the columns (AllOf) it does not compile.
  */
 import { once } from 'node:events';
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
@@ -82,8 +82,8 @@ async function exportRows(
   const usageCells = (row: UsageRowView): CsvCell[] => USAGE_CELLS.map((name) => row[name]);
   const [route, output] =
     rowKind === 'calls'
-      ? ['/calls', await outputOf(format, CALL_CSV_FIELDS, csvCellsOf, CALL_LIST_FIELDS)]
-      : ['/usage/rows', await outputOf(format, USAGE_CELLS, usageCells)];
+      ? ['/calls', await outputOf(format, CALL_CSV_FIELDS, csvCellsOf, CALL_COLUMNS)]
+      : ['/usage/rows', await outputOf(format, USAGE_CELLS, usageCells, USAGE_COLUMNS)];
   await eachPage(client, withQuery(route, queryOf({ from: day, to: day })), (rows, unread) => {
     if (unread.length > 0) throw new CommandError(unreadText(unread));
     return output.write(rows);
@@ -101,26 +101,26 @@ interface Output<Row> {
 }
 
 /**
- * `columns`: the titles of the CSV. `cellsOfRow` returns a row's values in that order. `listFields`: fields
- * that CSV leaves out. Lines of JSON have each row as it came.
+ * `csvColumns`: the titles of the CSV. `cellsOfRow` returns a row's values in that order. `allColumns`: those
+ * of Parquet. Lines of JSON have each row as it came.
  */
 async function outputOf<Row extends object>(
   format: Format,
-  columns: readonly ColumnName[],
+  csvColumns: readonly ColumnName[],
   cellsOfRow: (row: Row) => CsvCell[],
-  listFields: readonly ColumnName[] = [],
+  allColumns: readonly ColumnName[],
 ): Promise<Output<Row>> {
   if (format === 'parquet') {
     // Imported only if needed, so that other commands start fast.
     const { ParquetFile } = await import('./parquet.js');
-    const kinds = [...columns, ...listFields].map((name) => [name, COLUMN_KINDS[name]] as const);
+    const kinds = allColumns.map((name) => [name, COLUMN_KINDS[name]] as const);
     const file = new ParquetFile<Row>(process.stdout, Object.fromEntries(kinds));
     return { write: (rows) => file.write(rows), end: () => file.end() };
   }
   const print = async (text: string): Promise<void> => {
     if (text !== '' && !process.stdout.write(text)) await once(process.stdout, 'drain');
   };
-  if (format === 'csv') await print(csvOf(columns, []));
+  if (format === 'csv') await print(csvOf(csvColumns, []));
   return {
     write: (rows) =>
       print(
@@ -134,6 +134,14 @@ async function outputOf<Row extends object>(
 
 /** Fields of a call that are lists. CALL_CSV_FIELDS of call-commands.ts has all others. */
 const CALL_LIST_FIELDS = ['attempts', 'quotas'] as const satisfies readonly (keyof CallView)[];
+
+/** A list of names, or `never`, to which no list can be assigned, if it lacks a field of Row. */
+type AllOf<Row, Names extends readonly (keyof Row)[]> = keyof Row extends Names[number] ? Names : never;
+
+const CALL_COLUMNS: AllOf<CallView, readonly [...typeof CALL_CSV_FIELDS, ...typeof CALL_LIST_FIELDS]> = [
+  ...CALL_CSV_FIELDS,
+  ...CALL_LIST_FIELDS,
+];
 
 /** What the column of a field may be: whether a text is money or a time, the type of the field cannot say. */
 type KindOf<Value> = Value extends null
@@ -209,3 +217,5 @@ const USAGE_CELLS = [
   'cost',
   'uncovered',
 ] as const satisfies readonly (keyof UsageRowView)[];
+
+const USAGE_COLUMNS: AllOf<UsageRowView, typeof USAGE_CELLS> = USAGE_CELLS;
