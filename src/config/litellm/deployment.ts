@@ -7,9 +7,9 @@
  *
  * Must hold (test/unit/config/litellm/import.test.ts):
  * - No secret of the file is written.
- * - What is not carried over gets a remark. So who reads a name and does not use its value adds one, and
- *   `remarkUnread`, which adds one on each name that was not read, is called last. Names of an entry that is
- *   left out get none.
+ * - What is not carried over gets a remark. So who reads a name and does not use its value adds one
+ *   (test/unit/config/litellm/remarks.test.ts), and `remarkUnread`, which adds one on each name that was not
+ *   read, is called last. Names of an entry that is left out get none.
  */
 import type { Service } from '../../core/door-names.js';
 import { OUTPUT_TOKENS_MAX } from '../catalog-schema.js';

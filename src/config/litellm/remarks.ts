@@ -4,8 +4,9 @@
  * ImportMap, in the process of `tollgate config import-litellm`. Pure.
  *
  * Must hold:
- * - No name of the file is lost without a remark, and no remark has a value that may be secret
- *   (test/unit/config/litellm/import.test.ts). So who reads a name and cannot use its value adds the remark.
+ * - No name of the file is lost without a remark. So who reads a name and cannot use its value adds the
+ *   remark: reading alone keeps the name from getting one. The test tries each name that an import reads.
+ * - No remark has a value that may be secret (test/unit/config/litellm/import.test.ts).
  * - When Tollgate gains a feature that LiteLLM has, change its reason below (no test).
  */
 import { isGiven, isRecord, type Members, membersOf } from '../../core/json.js';
