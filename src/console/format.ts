@@ -14,13 +14,16 @@ export function number(value: number): string {
   return value.toLocaleString('en', { maximumFractionDigits: Math.abs(value) >= 10 ? 1 : 2 });
 }
 
-/** From which value on a unit is used. `k` only from 10,000 on: four digits are as short as `1.23k`. */
-const UNITS: readonly (readonly [from: number, unit: string])[] = [
-  [1e12, 'T'],
-  [1e9, 'G'],
-  [1e6, 'M'],
-  [1e4, 'k'],
-];
+/**
+ * Units, and from which value on each is used: from where the smaller one would be rounded up to `1,000`. `k`
+ * only from 10,000 on: four digits are as short as `1.23k`.
+ */
+const UNITS = [
+  { from: 999.5e9, size: 1e12, unit: 'T' },
+  { from: 999.5e6, size: 1e9, unit: 'G' },
+  { from: 999.5e3, size: 1e6, unit: 'M' },
+  { from: 9_999.5, size: 1e3, unit: 'k' },
+] as const;
 
 /** `1 call`, `1,234 calls`. `format` writes the number. */
 export function counted(count: number, noun: string, format = number): string {
@@ -29,10 +32,15 @@ export function counted(count: number, noun: string, format = number): string {
 
 /** `12.3k`, for narrow places. */
 export function shortNumber(value: number): string {
-  for (const [from, unit] of UNITS) {
-    if (Math.abs(value) >= from) return `${number(value / (unit === 'k' ? 1_000 : from))}${unit}`;
+  for (const { from, size, unit } of UNITS) {
+    if (Math.abs(value) >= from) return `${number(value / size)}${unit}`;
   }
   return number(value);
+}
+
+/** `12.3 %`, rounded down to a tenth: `100 %` is said of all alone. `whole` is not 0. */
+export function percent(part: number, whole: number): string {
+  return `${number(Math.floor((1_000 * part) / whole) / 10)} %`;
 }
 
 /** Money is counted in pico-units, so that no amount has more decimals. */
@@ -63,16 +71,18 @@ export function roughMoney(value: number): string {
   return Math.abs(value) < 1 ? String(Number(value.toPrecision(2))) : shortNumber(value);
 }
 
-/** `1.23 s`, `12.3 ms`: three figures. A dash for null. */
+/** `1.23 s`, `12.3 ms`: three figures, so that 999.5 ms is `1 s`. A dash for null. */
 export function milliseconds(value: number | null): string {
   if (value === null) return '–';
-  if (value >= 1_000) return `${number(Number((value / 1_000).toPrecision(3)))} s`;
+  if (value >= 999.5) return `${number(Number((value / 1_000).toPrecision(3)))} s`;
   return `${number(Number(value.toPrecision(3)))} ms`;
 }
 
-/** `12.3 MiB`. */
+/** `12.3 MiB`; GiB from where MiB would be rounded up to `1,024`. */
 export function bytes(value: number): string {
-  return value >= 1024 ** 3 ? `${number(value / 1024 ** 3)} GiB` : `${number(value / 1024 ** 2)} MiB`;
+  return value >= 1023.5 * 1024 ** 2
+    ? `${number(value / 1024 ** 3)} GiB`
+    : `${number(value / 1024 ** 2)} MiB`;
 }
 
 /**

@@ -14,7 +14,7 @@ import { BusyAccounts } from './account-charts.js';
 import { callsAddress } from './address.js';
 import { chart, type ChartContent, Charts, type Series } from './chart.js';
 import { Choice, RANGE_TEXTS, RangeChoice } from './controls.js';
-import { bytes, HOUR_SECONDS, milliseconds, number, roughMoney, shortNumber, words } from './format.js';
+import { bytes, HOUR_SECONDS, milliseconds, percent, roughMoney, shortNumber, words } from './format.js';
 import {
   FAILURE_CODES,
   lastSecondsOf,
@@ -102,8 +102,7 @@ function LastSecondsTiles({ live, model }: { readonly live: Live; readonly model
     <a href={callsAddress({ model, failed: 'false' })}>{milliseconds(percentile(counts, bounds, 0.5))}</a>,
     `p95 ${milliseconds(percentile(counts, bounds, 0.95))}`,
   ];
-  const answeredText =
-    calls === 0 ? 'none just now' : `${number((100 * shares.answered) / calls)} % answered`;
+  const answeredText = calls === 0 ? 'none just now' : `${percent(shares.answered, calls)} answered`;
   const tiles: readonly Tile[] = [
     ['Requests', <a href={callsAddress({ model })}>{perSecond(calls)}</a>, answeredText],
     [

@@ -1,4 +1,4 @@
-/** Moments of the axis of a chart, and sizes. The file under test is bundled for Node. */
+/** Moments of the axis of a chart, sizes and other numbers. The file under test is bundled for Node. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,6 +8,9 @@ import t from 'tap';
 interface Bundle {
   readonly axisMoment: (unixSeconds: number, shownSeconds: number, barSeconds?: number) => string;
   readonly bytes: (value: number) => string;
+  readonly milliseconds: (value: number) => string;
+  readonly percent: (part: number, whole: number) => string;
+  readonly shortNumber: (value: number) => string;
 }
 
 async function bundle(): Promise<Bundle> {
@@ -48,5 +51,44 @@ void t.test('a size has the unit by which it was divided', async (t) => {
   t.equal(bytes(12.3 * 1024 ** 2), '12.3 MiB');
   t.equal(bytes(1_000_000_000), '954 MiB');
   t.equal(bytes(1.5 * 1024 ** 3), '1.5 GiB');
+  t.end();
+});
+
+void t.test('no number is rounded up to a thousand of its unit', async (t) => {
+  const { bytes, milliseconds, shortNumber } = await bundle();
+  for (const [value, text] of [
+    [9_999, '9,999'],
+    [9_999.4, '9,999'],
+    [9_999.6, '10k'],
+    [12_345, '12.3k'],
+    [999_499, '999k'],
+    [999_500, '1M'],
+    [999_999, '1M'],
+    [-999_999, '-1M'],
+    [999_999_999, '1G'],
+    [999_999_999_999, '1T'],
+  ] as const)
+    t.equal(shortNumber(value), text);
+  for (let exponent = 0; exponent < 15; exponent++) {
+    for (const share of [0.9989, 0.9994, 0.9995, 0.9999, 1, 1.0004]) {
+      const value = share * 10 ** exponent;
+      t.notMatch(shortNumber(value), /^\d,\d+[a-zA-Z]/, `${value}`);
+      t.notMatch(milliseconds(Math.min(value, 900_000)), /,\d+ ms/, `${value} ms`);
+    }
+  }
+  t.equal(milliseconds(999.4), '999 ms');
+  t.equal(milliseconds(999.6), '1 s');
+  t.equal(bytes(1023.4 * 1024 ** 2), '1,023 MiB');
+  t.equal(bytes(1023.9 * 1024 ** 2), '1 GiB');
+  t.end();
+});
+
+void t.test('all alone are 100 %', async (t) => {
+  const { percent } = await bundle();
+  t.equal(percent(9_999, 10_000), '99.9 %');
+  t.equal(percent(99_999, 100_000), '99.9 %');
+  t.equal(percent(3, 3), '100 %');
+  t.equal(percent(0, 3), '0 %');
+  t.equal(percent(1, 3), '33.3 %');
   t.end();
 });
