@@ -3,8 +3,11 @@
  * that is shown once. account-dialogs.tsx, quota-dialogs.tsx and the pages make their dialogs of them. A
  * dialog is the browser's own, which keeps the keyboard inside and closes with Escape. Browser.
  *
- * Must hold: a secret that was created is shown once, and its dialog does not close by itself, not even when
- * the session ends (test/e2e/console.test.ts, test/e2e/console-pages.test.ts).
+ * Must hold (test/e2e/console-pages.test.ts):
+ * - A secret that was created is shown once, and its dialog closes only by its button: neither when the
+ *   session ends nor by Escape.
+ * - A question stays open while its action runs. So the end of an action closes no dialog that was opened
+ *   meanwhile, and nobody takes an action for cancelled that goes on.
  */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useLayoutEffect, useRef } from 'preact/hooks';
@@ -29,11 +32,16 @@ interface DialogProps extends Closable {
   readonly children: ComponentChildren;
 }
 
+interface ClosingProps {
+  /** Whether Escape calls `onClose`. */
+  readonly closesByEscape: boolean;
+}
+
 /**
  * Opens when it is drawn. When it is removed, the element that had the focus gets it back, before the next
  * key can be pressed: effects of `useEffect` come only after the next paint.
  */
-function Dialog({ title, onClose, children }: DialogProps) {
+function Dialog({ title, closesByEscape, onClose, children }: DialogProps & ClosingProps) {
   const element = useRef<HTMLDialogElement>(null);
   const titleId = useId();
   useLayoutEffect(() => {
@@ -47,10 +55,12 @@ function Dialog({ title, onClose, children }: DialogProps) {
     <dialog
       ref={element}
       aria-labelledby={titleId}
+      // Without `none`, Chromium closes a dialog at the second Escape, whatever `onCancel` does.
+      closedby={closesByEscape ? 'closerequest' : 'none'}
       onCancel={(event) => {
         // Escape was pressed. The owner closes the dialog: it no longer draws the component.
         event.preventDefault();
-        onClose();
+        if (closesByEscape) onClose();
       }}
     >
       <h2 id={titleId}>{title}</h2>
@@ -72,7 +82,7 @@ interface QuestionProps extends DialogProps {
 export function Question({ title, verb = title, isHarmful = false, onClose, act, children }: QuestionProps) {
   const { error, isBusy, run } = useAction(act);
   return (
-    <Dialog title={title} onClose={onClose}>
+    <Dialog title={title} closesByEscape={!isBusy} onClose={onClose}>
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -82,7 +92,9 @@ export function Question({ title, verb = title, isHarmful = false, onClose, act,
         {children}
         <ErrorText text={error} />
         <div class="actions">
-          <Button onClick={onClose}>Cancel</Button>
+          <Button disabled={isBusy} onClick={onClose}>
+            Cancel
+          </Button>
           <button type="submit" class={isHarmful ? 'danger' : 'primary'} disabled={isBusy}>
             {verb}
           </button>
@@ -181,7 +193,7 @@ interface ShownSecretProps extends Closable {
 export function ShownSecretDialog({ title, noun, secret, onClose }: ShownSecretProps) {
   useEffect(keepPage, []);
   return (
-    <Dialog title={title} onClose={onClose}>
+    <Dialog title={title} closesByEscape={false} onClose={onClose}>
       <p class="notice warn">It is shown only once. Only its digest is kept: nobody can look it up later.</p>
       <p class="secret">
         <code data-testid={`new-${noun}`}>{secret}</code>
