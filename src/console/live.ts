@@ -121,8 +121,9 @@ function follow(
       // The browser connects again by itself, unless the response was an error, such as a proxy's 502.
       if (source.readyState !== EventSource.CLOSED) return;
       clearTimeout(timer);
-      // If the session has ended, `checkSession` shows the form to sign in, and the stream stays closed.
-      void checkSession().then((isValid) => (isValid ? connectLater() : undefined), connectLater);
+      // If the session has ended, `checkSession` shows the form to sign in, which ends this. If a dialog
+      // keeps the page, the operator may sign in again in another tab, and the stream goes on.
+      void checkSession().then(connectLater, connectLater);
     });
   };
   connect();

@@ -44,7 +44,9 @@ export function keepPage(): () => void {
     if (!isKept) return;
     isKept = false;
     keepingDialogs -= 1;
-    if (isSignOutPending) reportSignedOut();
+    if (!isSignOutPending || keepingDialogs > 0) return;
+    // Asked again: the operator may have signed in again meanwhile, in another tab.
+    checkSession().catch(() => undefined);
   };
 }
 

@@ -50,7 +50,7 @@ void t.test('nobody is taken for signed in after the end of the session', async 
   t.notOk(await checkSession());
   t.ok(may('keys'), 'the page is kept as it is, for a dialog');
   letPageGo();
-  t.notOk(may('keys'), 'the session has ended');
+  await eventually('the end of the session', () => !may('keys') || undefined);
 
   await enter();
   const letAgainGo = keepPage();
@@ -62,6 +62,44 @@ void t.test('nobody is taken for signed in after the end of the session', async 
   t.ok(await checkSession(), 'signed in again in another tab');
   letAgainGo();
   t.ok(may('keys'), 'the session goes on');
+});
+
+void t.test('who has signed in again in another tab, unknown here, keeps the page', async (t) => {
+  const { whenSignedOut, signIn, checkSession, keepPage } = await bundle();
+  let signedOutCount = 0;
+  whenSignedOut(() => {
+    signedOutCount += 1;
+  });
+  const signedIn = { signed_in: true, who: 'ann', role: 'admin' };
+  let response: object | undefined = signedIn;
+  let requests = 0;
+  const respond = (): Promise<Response> => {
+    requests += 1;
+    return response === undefined
+      ? Promise.reject(new TypeError())
+      : Promise.resolve(Response.json(response));
+  };
+  t.intercept(globalThis, 'fetch', { value: respond });
+  for (const [answer, ends] of [
+    [signedIn, false],
+    // Whether the session has ended is not known, so the page stays.
+    [undefined, false],
+    [{ signed_in: false, who: null, role: null }, true],
+  ] as const) {
+    response = signedIn;
+    await signIn('token');
+    const letGo = keepPage();
+    const letOtherGo = keepPage();
+    response = { signed_in: false, who: null, role: null };
+    await checkSession();
+    response = answer;
+    letGo();
+    const before = requests;
+    letOtherGo();
+    await eventually('the question', () => requests === before + 1 || undefined);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    t.equal(signedOutCount, ends ? 1 : 0);
+  }
 });
 
 void t.test('a 401 ends the session only if the session is over', async (t) => {
