@@ -3,6 +3,7 @@
  * playground-page.tsx shows the samples below the conversation. Browser.
  *
  * Must hold: no sample has the key itself. Each reads the variable TOLLGATE_KEY (test/e2e/console.test.ts).
+ * Each runs as it stands, whatever text the request and the address have (test/e2e/console-pages.test.ts).
  */
 import { useState } from 'preact/hooks';
 import type { ChatRequest } from './chat-stream.js';
@@ -14,12 +15,15 @@ type Language = keyof typeof SAMPLES;
 const LANGUAGES = Object.keys(SAMPLES) as Language[];
 
 function curlOf(baseUrl: string, request: ChatRequest): string {
-  // Within single quotes a shell leaves everything unchanged but the quote itself.
-  const body = JSON.stringify(request, null, 2).replaceAll("'", `'\\''`);
-  return `curl ${baseUrl}/chat/completions \\
+  return `curl ${shellWord(`${baseUrl}/chat/completions`)} \\
   -H "Authorization: Bearer $TOLLGATE_KEY" \\
   -H "Content-Type: application/json" \\
-  ${request.stream ? '--no-buffer ' : ''}-d '${body}'`;
+  ${request.stream ? '--no-buffer ' : ''}-d ${shellWord(JSON.stringify(request, null, 2))}`;
+}
+
+/** In quotes if needed, within which a shell leaves everything unchanged but the quote itself. */
+function shellWord(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
 function typescriptOf(baseUrl: string, request: ChatRequest): string {
@@ -88,7 +92,8 @@ interface CodeSamplesProps {
 /** The request of the next call as code, and the base address to put into it. */
 export function CodeSamples({ baseUrl, request }: CodeSamplesProps) {
   const [language, setLanguage] = useState<Language>('curl');
-  const code = SAMPLES[language](baseUrl.value, request);
+  // A path with a slash of its own is appended.
+  const code = SAMPLES[language](baseUrl.value.trim().replace(/\/$/, ''), request);
   return (
     <section class="card">
       <div class="head">

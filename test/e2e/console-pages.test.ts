@@ -1,4 +1,5 @@
 /** Pages of the console in a real browser: what they say if the gateway answers in part, late or with 401. */
+import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
@@ -93,6 +94,80 @@ void t.test('a new key is shown until it is taken, also if the session ends', SK
   t.match(await dialog.getByTestId('new-key').textContent(), /^sk-/);
   await dialog.getByRole('button', { name: 'I have it' }).click();
   await page.getByLabel('Admin token').waitFor();
+});
+
+void t.test(
+  'a new key stays, and then the page, if the session ends and begins elsewhere',
+  SKIP,
+  async (t) => {
+    const { page, gateway } = await startConsole(t);
+    const { accountId } = await gateway.admin.customer();
+    await page.goto(`http://127.0.0.1:${gateway.admin.port}/#/accounts/${accountId}`);
+    await page.getByRole('button', { name: 'New key' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('Name').fill('laptop');
+    await dialog.getByRole('button', { name: 'Make key' }).click();
+    await dialog.getByTestId('new-key').waitFor();
+    for (let times = 0; times < 3; times++) await page.keyboard.press('Escape');
+    t.match(await dialog.getByTestId('new-key').textContent(), /^sk-/, 'Escape does not lose it');
+    const otherTab = await page.context().newPage();
+    await otherTab.goto(`http://127.0.0.1:${gateway.admin.port}/`);
+    const asked = page.waitForResponse('**/admin/session');
+    await otherTab.getByRole('button', { name: 'Sign out' }).click();
+    await (await asked).finished();
+    await page.getByText('Connecting…').waitFor();
+    await signIn(otherTab, gateway);
+    await dialog.getByRole('button', { name: 'I have it' }).click();
+    await dialog.waitFor({ state: 'detached' });
+    await page.getByText('Serving').waitFor();
+    t.ok(await page.getByRole('region', { name: 'Account', exact: true }).isVisible());
+    t.equal(await page.getByLabel('Admin token').count(), 0);
+  },
+);
+
+void t.test('a question stays until its action has ended', SKIP, async (t) => {
+  const { page, gateway } = await startConsole(t);
+  const { accountId } = await gateway.admin.customer();
+  await page.goto(`http://127.0.0.1:${gateway.admin.port}/#/accounts/${accountId}`);
+  let held: Route | undefined;
+  await page.route('**/admin/v1/keys', (route) => void (held = route));
+  const dialog = page.getByRole('dialog');
+  const make = async (): Promise<void> => {
+    held = undefined;
+    await dialog.getByRole('button', { name: 'Make key' }).click();
+    await eventually('the request', () => held);
+    // Twice, because Chromium heeds a page's veto once.
+    for (let times = 0; times < 3; times++) await page.keyboard.press('Escape');
+  };
+  await page.getByRole('button', { name: 'New key' }).click();
+  await dialog.getByLabel('Name').fill('laptop');
+  await make();
+  t.ok(await dialog.getByLabel('Name').isVisible(), 'it would seem to be cancelled');
+  t.ok(await dialog.getByRole('button', { name: 'Cancel' }).isDisabled());
+  await held!.fulfill({ status: 503, json: { error: { message: 'not now' } } });
+  await dialog.getByText('not now').waitFor();
+  await page.keyboard.press('Escape');
+  await dialog.waitFor({ state: 'detached' });
+  await page.getByRole('button', { name: 'New key' }).click();
+  await dialog.getByLabel('Name').fill('laptop');
+  await make();
+  await held!.continue();
+  t.match(await dialog.getByTestId('new-key').textContent(), /^sk-/);
+});
+
+void t.test('a code sample runs as it stands, whatever is typed', SKIP, async (t) => {
+  const { page } = await startConsole(t);
+  await page.getByRole('link', { name: 'Playground' }).click();
+  await page.getByLabel('Model').selectOption(TEST_MODEL);
+  const text = 'it\'s $HOME `id` "!" \\n';
+  await page.getByLabel('Message', { exact: true }).fill(text);
+  await page.getByLabel('Base address').fill(' http://127.0.0.1:1/v1?a=b&c=$HOME/ ');
+  const code = (await page.getByRole('region', { name: 'Request in curl' }).textContent()) ?? '';
+  const shown = spawnSync('sh', ['-c', `curl() { printf '%s\\0' "$@"; }; ${code}`], { encoding: 'utf8' });
+  const words = shown.stdout.split('\0');
+  t.equal(words[0], 'http://127.0.0.1:1/v1?a=b&c=$HOME/chat/completions');
+  const { messages } = JSON.parse(words.at(-2) ?? '') as { messages: { content: string }[] };
+  t.equal(messages.at(-1)?.content, text);
 });
 
 void t.test('a token that has expired is rotated with a new end', SKIP, async (t) => {
