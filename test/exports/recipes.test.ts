@@ -205,7 +205,7 @@ print(json.dumps([[None if v is None else str(v) for v in row.values()] for row 
     for (const block of blocksOf('S3', 'sh')) await shell(block);
     const calls = await shell('aws s3 cp s3://bucket/tollgate/calls/$(hostname)/$day.jsonl.gz -');
     t.same(gunzipSync(calls), exported);
-    const file = await shell('aws s3 cp s3://bucket/tollgate/usage/$day.parquet -');
+    const file = await shell('aws s3 cp s3://bucket/tollgate/usage/$(hostname)/$day.parquet -');
     t.same(file, await shell('tollgate export usage --day $day --format parquet'));
   });
 });
