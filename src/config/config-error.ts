@@ -29,6 +29,13 @@ export class ConfigError extends Error {
   }
 }
 
+/** The text for a setting that names an unset variable. `namesUnsetVariable` finds it in a problem. */
+export const unsetVariableText = (name: string): string => `the environment variable ${name} is not set`;
+
+/** Whether a line of a ConfigError says that a variable is not set. */
+export const namesUnsetVariable = (problem: string): boolean =>
+  /: the environment variable \w+ is not set$/.test(problem);
+
 /**
  * The text for a setting whose name has only digits (`isNumberName`). No setting has such a name, but YAML
  * reads `{ input: 1,50 }` as a map with the names `input` and `50`.

@@ -20,7 +20,14 @@
 import { isRecord } from '../core/json.js';
 import { editDistance, wantedBy, nearestName, synonymOf } from '../core/wrong-input.js';
 import type { Declaration } from './annotations.js';
-import { COMMA_IN_NUMBER, describe, formatPath, isNumberName, type SettingPath } from './config-error.js';
+import {
+  COMMA_IN_NUMBER,
+  describe,
+  formatPath,
+  isNumberName,
+  type SettingPath,
+  unsetVariableText,
+} from './config-error.js';
 
 /** `${NAME}` stands for a variable, `$${` for a plain `${`. The groups: the second dollar, and the name. */
 const REFERENCE = /\$(\$?)\{([^}]*)\}/g;
@@ -273,8 +280,7 @@ export class SettingsReader {
 
   /** Reports variables that are unset, and malformed names. Returns whether there are neither. */
   #reportVariables(interpolated: Interpolation, path: SettingPath): boolean {
-    for (const name of interpolated.unset)
-      this.#options.report(path, `the environment variable ${name} is not set`);
+    for (const name of interpolated.unset) this.#options.report(path, unsetVariableText(name));
     for (const name of interpolated.malformed) {
       const got = describe(`\${${name}}`);
       this.#options.report(path, `got ${got}, want the name of a variable in it, or $\${ for a plain \${`);

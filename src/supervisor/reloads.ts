@@ -9,7 +9,7 @@
  * Must hold: a file with a mistake changes nothing at all, and reloads never overlap
  * (test/unit/supervisor/reloads.test.ts).
  */
-import { ConfigError } from '../config/config-error.js';
+import { ConfigError, namesUnsetVariable } from '../config/config-error.js';
 import type { Settings } from '../config/schema.js';
 import { adoptLive, adoptReplaced, declarationOnDisk, isReplaceable } from '../config/settings-adoption.js';
 import { changesOf, differenceOf, type SettingsDifference } from '../config/settings-in-force.js';
@@ -30,6 +30,9 @@ interface ReloadsOptions {
   readonly replace: (next: Settings) => Replacement;
   readonly log: Log;
 }
+
+const ENVIRONMENT_HINT =
+  'A reload has the environment variables that the gateway was started with. For others start it again.';
 
 /** A reload that has not read the file yet. */
 interface WaitingReload {
@@ -96,7 +99,10 @@ export class Reloads {
     try {
       next = await load(request);
     } catch (error) {
-      return this.#reject(origin, request, problemsOf(error));
+      const problems = problemsOf(error);
+      // In the shell of an operator, where `config check` found nothing wrong, the variable may be set.
+      const hint = problems.some(namesUnsetVariable) ? [ENVIRONMENT_HINT] : [];
+      return this.#reject(origin, request, [...problems, ...hint]);
     }
     const difference = differenceOf(this.#settings, next, restart ? isReplaceable : undefined);
     const { applied, restartNeeded } = difference;

@@ -120,6 +120,16 @@ void t.test('a wrong file is refused whole, logged once, and the old settings st
   t.same((await house.reloads.reload('test', APPLY)).applied, ['low_balance'], 'the next one applies it');
 });
 
+void t.test('a variable that only the shell of an operator has: the reload says whose count', async (t) => {
+  const house = houseOf(t);
+  const world = worldOf(t, { 'tollgate.yaml': SOUND_YAML + 'sharing: { url: "redis://${NOT_SET_HERE}" }\n' });
+  house.file = new ConfigError(world.faults());
+  const { problems } = await house.reloads.reload('test', APPLY);
+  t.match(problems, [/ NOT_SET_HERE is not set$/, /variables that the gateway was started with/]);
+  t.match((await house.reloads.reload('test', DRY)).problems[1], /started with/);
+  t.match(house.lines[0], /started with/);
+});
+
 void t.test(
   'reloads wait for each other, those that wait read once, and the last content wins',
   async (t) => {
