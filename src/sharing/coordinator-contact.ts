@@ -103,10 +103,13 @@ export class CoordinatorContact {
 
   /** Records a failure: begins a loss, or gives the present loss a new reason. Begins a pause. */
   recordFailure(error: unknown, nowMs: number): void {
-    const reason = error instanceof CoordinatorLost ? error.reason : 'failing';
-    const waitMs = error instanceof CoordinatorLost ? error.waitMs : undefined;
+    // Of another error the text begins with its class, because it is a bug, and not said for operators.
+    const { reason, waitMs, message } =
+      error instanceof CoordinatorLost
+        ? error
+        : ({ reason: 'failing', waitMs: undefined, message: String(error) } as const);
     const untilMs = waitMs === undefined ? undefined : nowMs + waitMs;
-    this.#lost = { reason, message: String(error), sinceMs: this.#lost?.sinceMs ?? nowMs, untilMs };
+    this.#lost = { reason, message, sinceMs: this.#lost?.sinceMs ?? nowMs, untilMs };
     this.#failures += 1;
     // The check for lost data is over as soon as the last node has asked, so pauses begin with the shortest.
     if (reason === 'checking') this.#failuresInRow = 0;

@@ -31,7 +31,7 @@ void t.test('from connected over lost and quarantine to connected', (t) => {
   t.match(sharingSnapshot(partsOf(contact, HOSTS, 5_000)), {
     with: 'hosts',
     state: 'quarantine',
-    reason: /it has lost its data/,
+    reason: /^it has lost its data/,
     lostMs: 2_000,
     failures: 2,
     registry: { state: 'following', reason: undefined },
