@@ -76,7 +76,7 @@ export function OperatorsPage() {
       </p>
       <ErrorText text={error} />
       {view === undefined ? null : view.data.length === 0 ? (
-        <p class="empty">No operators yet: whoever sees this has the admin token.</p>
+        <p class="empty">No operators yet: nobody has a token of their own.</p>
       ) : (
         <Table
           label="Operators"

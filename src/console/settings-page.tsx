@@ -106,7 +106,10 @@ function ReloadCard({ onApplied }: { readonly onApplied: () => void }) {
       <div class="head">
         <div>
           <h2>Reload</h2>
-          <p class="muted">Reads the file, the environment and key files anew. No call is dropped.</p>
+          <p class="muted">
+            Reads the file and key files anew; environment variables stay those of the start. No call is
+            dropped.
+          </p>
         </div>
         <Button disabled={isBusy} onClick={() => run({ dryRun: true })}>
           Show what would change
