@@ -1,7 +1,8 @@
 /**
  * Quotas as people see them. The pages of accounts and groups show QuotaBars, a bar for each quota; lists of
- * keys and groups show the shorter QuotaLine. dialogs.tsx shows the limits of a plan in words (limitsText),
- * and groups-page.tsx in a table (PlanTable). quota-dialogs.tsx uses the names of quotas. Browser.
+ * keys and groups show the shorter QuotaLine. account-dialogs.tsx shows the limits of a plan in words
+ * (limitsText), and groups-page.tsx in a table (PlanTable). quota-dialogs.tsx uses the names of quotas.
+ * Browser.
  *
  * Must hold: the used amount of a quota links to the calls that it counts, also in a month in which clocks
  * change (test/e2e/console-numbers.test.ts, test/unit/console/quota-start.test.ts).
