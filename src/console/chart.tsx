@@ -217,7 +217,12 @@ function optionsOf(latest: { readonly current: ChartProps }, width: number): uPl
         label: name,
         stroke: colorOf(color),
         width: 1.75,
-        points: { show: false },
+        points: {
+          show: false,
+          size: 4,
+          filter: (plot: uPlot, index: number) =>
+            bars === undefined ? loneIndexes(plot.data[index]!) : null,
+        },
         spanGaps: false,
         ...(isSingle && bars === undefined ? { fill: `${colorOf(color)}22` } : {}),
         ...(bars === undefined ? {} : { paths: bars, width: 0, fill: colorOf(color) }),
@@ -225,6 +230,16 @@ function optionsOf(latest: { readonly current: ChartProps }, width: number): uPl
     ],
     plugins: [{ hooks: { setCursor: [(chart: uPlot) => showHint(chart, latest.current)] } }],
   };
+}
+
+/**
+ * Returns the indexes of the values that have no neighbour. uPlot draws no line of such a value, so a point
+ * is drawn: else the latency of a lone call would not be seen.
+ */
+export function loneIndexes(values: ArrayLike<number | null | undefined>): number[] {
+  const isMissing = (index: number): boolean => (values[index] ?? null) === null;
+  const indexes = Array.from({ length: values.length }, (_, index) => index);
+  return indexes.filter((index) => !isMissing(index) && isMissing(index - 1) && isMissing(index + 1));
 }
 
 /** Shows the values under the pointer, in a box beside it. uPlot calls this at each move of the pointer. */
