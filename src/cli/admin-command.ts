@@ -62,6 +62,23 @@ export function showView(
   return withAdminClient(options, (client) => callAndPrint(client, options, request, print), clientOptions);
 }
 
+/** Lines for standard error, such as what a command leaves as it is. `reference`: its argument. */
+type RemarksOf = (client: AdminClient, reference: string) => Promise<readonly string[]>;
+
+/** As `showView`. `remarksOf` is called before the request, and its lines are printed after the view. */
+export function showViewAndRemarks(
+  options: AdminOptions,
+  request: CallArguments,
+  print: Print,
+  remarksOf: (client: AdminClient) => Promise<readonly string[]>,
+): Promise<void> {
+  return withAdminClient(options, async (client) => {
+    const remarks = await remarksOf(client);
+    await callAndPrint(client, options, request, print);
+    for (const remark of remarks) printError(remark);
+  });
+}
+
 /** As `showView`, for a command that needs a running gateway. Rejects as `withGateway` does. */
 export function showViewOfGateway(
   options: AdminOptions,
@@ -111,19 +128,24 @@ export function printIfMore({
 /**
  * Adds the command `delete`, which asks first, on standard error. `noun` names what is deleted; `argument` is
  * the help of its argument. `pathOf` returns the encoded path of the route, which sends a DeletedView.
+ * `remarksOf`: as for `showViewAndRemarks`; none by default.
  */
 export function addDeleteCommand(
   parent: Command,
   noun: string,
   { description, argument, example }: { description: string; argument: string; example: string },
   pathOf: (reference: string) => string,
+  remarksOf: RemarksOf = () => Promise.resolve([]),
 ): void {
   addConfirmation(addAdminCommand(parent, 'delete', description, example))
     .argument(`<${noun}>`, argument, parseNonEmpty)
     .action(async (reference: string, options: AdminOptions & ConfirmationOptions) => {
       await confirm(`Delete ${noun} ${reference} permanently?`, options);
-      await showView(options, ['DELETE', pathOf(reference)], ({ id }: { id: string }) =>
-        printLine(`Deleted ${id}.`),
+      await showViewAndRemarks(
+        options,
+        ['DELETE', pathOf(reference)],
+        ({ id }: { id: string }) => printLine(`Deleted ${id}.`),
+        (client) => remarksOf(client, reference),
       );
     });
 }

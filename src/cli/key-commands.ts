@@ -3,12 +3,19 @@
  * admin interface. program.ts adds the commands. Names of commands and options are public, and so is what
  * `--json` prints: the responses of the admin interface (admin/views.ts), unchanged.
  *
- * Must hold: responses are the same whether a gateway runs or not (test/unit/cli/key-commands.test.ts).
+ * Must hold: responses are the same whether a gateway runs or not. Who disables or deletes a key is told of
+ * the former one, if that is still accepted (test/unit/cli/key-commands.test.ts).
  */
 import { Argument, type Command } from 'commander';
 import type { CreatedKeyView, KeyView, RotatedKeyView } from '../admin/views.js';
-import { addAdminCommand, addDeleteCommand, showList, showView } from './admin-command.js';
-import { queryOf, withQuery } from './admin-client.js';
+import {
+  addAdminCommand,
+  addDeleteCommand,
+  showList,
+  showView,
+  showViewAndRemarks,
+} from './admin-command.js';
+import { type AdminClient, queryOf, readList, withQuery } from './admin-client.js';
 import { type AdminOptions, durationSeconds, lifeSeconds, momentSeconds, parseNonEmpty } from './options.js';
 import { activeText, printFields, printLine, printTable, timeOrNever, timeText } from './output.js';
 import { addLimitOptions, changedLimitsOf, limitsOf, quotaFields } from './quota-text.js';
@@ -85,6 +92,7 @@ export function addKeyCommands(program: Command): void {
       example: 'keys delete laptop --yes',
     },
     pathOf,
+    formerKeyRemarks,
   );
 }
 
@@ -175,19 +183,39 @@ function addPrivateCommand(keys: Command): void {
 
 /** Adds `disable` and `enable`. */
 function addStatusCommands(keys: Command): void {
-  for (const [action, description] of [
-    ['disable', 'Reject a key from now on.'],
-    ['enable', 'Accept a disabled key again.'],
-  ] as const) {
-    addAdminCommand(keys, action, description, `keys ${action} laptop`)
-      .argument('<key>', KEY_ARGUMENT, parseNonEmpty)
-      .action((key: string, options: AdminOptions) => showKey(options, 'POST', `${pathOf(key)}/${action}`));
-  }
+  addAdminCommand(keys, 'disable', 'Reject a key from now on.', 'keys disable laptop')
+    .argument('<key>', KEY_ARGUMENT, parseNonEmpty)
+    .action((key: string, options: AdminOptions) =>
+      showViewAndRemarks(options, ['POST', `${pathOf(key)}/disable`], printKey, (client) =>
+        formerKeyRemarks(client, key),
+      ),
+    );
+  addAdminCommand(keys, 'enable', 'Accept a disabled key again.', 'keys enable laptop')
+    .argument('<key>', KEY_ARGUMENT, parseNonEmpty)
+    .action((key: string, options: AdminOptions) => showKey(options, 'POST', `${pathOf(key)}/enable`));
+}
+
+/**
+ * Returns a line for each other key of that name that is accepted: a rotation leaves the former key valid for
+ * its grace, and the name then means the new one. Who stops somebody by the name must know.
+ */
+async function formerKeyRemarks(client: AdminClient, reference: string): Promise<string[]> {
+  const { id, name, account } = (await client.call('GET', pathOf(reference))) as KeyView;
+  const { data } = await readList<KeyView>(client, withQuery('/keys', queryOf({ account })));
+  const others = data.filter((key) => key.name === name && key.id !== id && key.active && !key.expired);
+  return others.map(
+    (other) =>
+      `${other.id} has the same name and is accepted${other.expires === null ? '' : ` until ${timeText(other.expires)}`}: to reject it too, give its id.`,
+  );
 }
 
 /** Calls a route of keys and prints the key of the response. */
 function showKey(options: AdminOptions, method: 'GET' | 'POST', path: string, body?: object): Promise<void> {
-  return showView(options, [method, path, body], (key: KeyView) => printFields(keyFields(key, key.prefix)));
+  return showView(options, [method, path, body], printKey);
+}
+
+function printKey(key: KeyView): Promise<void> {
+  return printFields(keyFields(key, key.prefix));
 }
 
 async function printNewKey(created: CreatedKeyView): Promise<void> {

@@ -64,6 +64,31 @@ void t.test('refusals end with 1, misuse with 2', async (t) => {
   t.match(help, { code: 0, stdout: /--yes/ });
 });
 
+void t.test('who stops a rotated key is told of the former one while it is accepted', async (t) => {
+  const { run } = commandFolder(t);
+  await run('accounts', 'create', 'acme', '--plan', 'free');
+  const { id: first } = (
+    await run('keys', 'create', '--account', 'acme', '--name', 'ci', '--json')
+  ).json() as {
+    id: string;
+  };
+  t.equal((await run('keys', 'disable', 'ci')).stderr, '', 'one key of the name');
+  await run('keys', 'enable', 'ci');
+  const { id: second } = (await run('keys', 'rotate', 'ci', '--json')).json() as { id: string };
+  const remark = (id: string) =>
+    new RegExp(`^${id} has the same name and is accepted until \\d{4}-.*Z: .*id\\.\n$`);
+  const disabled = await run('keys', 'disable', 'ci', '--json');
+  t.match(disabled, { code: 0, stderr: remark(first) });
+  t.match(disabled.json(), { id: second, active: false });
+  t.equal((await run('keys', 'disable', first)).stderr, '', 'none is accepted any more');
+  await run('keys', 'enable', first);
+  t.match(await run('keys', 'delete', 'ci', '--yes'), {
+    stdout: `Deleted ${second}.\n`,
+    stderr: remark(first),
+  });
+  t.equal((await run('keys', 'delete', 'ci', '--yes')).stderr, '');
+});
+
 void t.test('expiry, limits and rotation', async (t) => {
   const { run } = commandFolder(t);
   await run('accounts', 'create', 'acme', '--plan', 'free');
