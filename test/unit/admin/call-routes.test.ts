@@ -6,7 +6,7 @@ import type { CallWriter } from '#src/call-log/call-writer.js';
 import { requestIdOf, type CallRecord } from '#src/telemetry/call-record.js';
 import { checkError } from '../../support/error-answer.js';
 import { passes, randomCall } from '../../support/stored-calls.js';
-import { type AdminHouse, keepCalls, startAdminHouse } from './support.js';
+import { type AdminHouse, keepCalls, keepContents, startAdminHouse } from './support.js';
 import { randomOf } from '../../support/random.js';
 
 const DAY = '2025-11-24';
@@ -175,6 +175,29 @@ void t.test('a call by its request id', async (t) => {
   );
   const none = await house.send('GET', '/admin/v1/calls/req_none-1');
   t.match(checkError(t, none, 'not_found', 'no such call'), /on this host.*of several hosts ask each/);
+});
+
+void t.test('a call, and its contents, whose caller asks before the listener has recorded it', async (t) => {
+  const { house, calls, writer } = await keep(t);
+  const request = calls.length + 1;
+  const late: CallRecord = { ...calls[0]!, request };
+  const ask = (part = '') => house.send('GET', `/admin/v1/calls/${idOf(late)}${part}`);
+  let flushes = 0;
+  house.flushCalls = () => {
+    flushes += 1;
+    if (flushes !== 2) return;
+    writer.append(late);
+    writer.flush();
+  };
+  const answer = await ask();
+  t.equal(answer.status, 200);
+  t.equal((answer.json() as CallView).request_id, idOf(late));
+  flushes = 0;
+  house.flushCalls = () => {
+    flushes += 1;
+    if (flushes === 2) keepContents(t, house, [idOf(late)]);
+  };
+  t.equal((await ask('/contents')).status, 200);
 });
 
 void t.test(

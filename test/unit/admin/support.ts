@@ -49,6 +49,8 @@ export interface AdminHouse extends House {
   ready: boolean;
   /** Whether a flush of the books writes all. */
   flushes: boolean;
+  /** Called before calls are searched. */
+  flushCalls: () => void;
   /** What becomes of a reload. */
   reload: AdminContext['reload'];
   /** Those who share; nobody by default. */
@@ -86,6 +88,7 @@ export async function startAdminHouse(
     oidc: undefined as OidcSettings | undefined,
     ready: true,
     flushes: true,
+    flushCalls: (): void => undefined,
     reload: (_request: Parameters<AdminContext['reload']>[0]): Promise<ReloadResult> =>
       Promise.resolve({ applied: [], restartNeeded: [], problems: [], replacing: 0 }),
     hosts: { list: () => Promise.resolve([]), forget: () => Promise.resolve() } as SharedHosts,
@@ -110,7 +113,7 @@ export async function startAdminHouse(
     registry: house.registry,
     service: ownRegistryService(house.registry),
     flushBooks: () => Promise.resolve(started.flushes),
-    flushCalls: () => undefined,
+    flushCalls: () => started.flushCalls(),
     readiness: () => started.ready,
     status: () => ({ calls_in_flight: 3 }),
     reload: (request) => started.reload(request),
