@@ -32,7 +32,7 @@ export function addStatusCommand(program: Command): void {
   addAdminCommand(
     program,
     'status',
-    'Show what the gateway does: calls, refusals, tokens, times, upstreams.',
+    'Show what the gateway does: calls, refusals, tokens, times, upstreams. Rates and times are of the last second, or since the last print.',
     'status',
     'status --watch 5',
     'status --json',
