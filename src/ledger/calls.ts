@@ -129,7 +129,7 @@ export class Calls {
   ): QuotaRejection | undefined {
     this.#nowMs = nowMs;
     this.#callLeft.begin();
-    invariant(this.reservations.isFree(slot), `call slot ${slot} is free when a call is admitted into it`);
+    if (!this.reservations.isFree(slot)) throw new Error(`invariant broken: call slot ${slot} is free`);
     invariant(needs.tokens >= 0, 'the tokens that a call may use are not negative');
     const { account, plan } = scopes;
     const taken = this.#taken;

@@ -4,12 +4,13 @@
  *
  *     free ──open──> held ──claim──> settling ──close──> free
  *
- * `open` and `close` throw if the record is not free, or not claimed; `Calls` asks `isFree` before it takes
- * anything. A slot belongs to one listener, which alone opens it. If a listener settles a call while the main
- * thread, which takes the listener for dead, releases the call, the compare-exchange of `claim` gives the
- * record to one of the two. The other words are written before the state becomes held, and read only by the
- * thread that has claimed the record or owns the slot. A record that a listener had claimed when its thread
- * ended is closed by the main thread (Ledger.freeClaimedSlots), or no successor could use the slot.
+ * `open` checks nothing, because `Calls` asks `isFree` before it takes anything; `close` throws if the
+ * record is not claimed. A slot belongs to one listener, which alone opens it. If a listener settles a call
+ * while the main thread, which takes the listener for dead, releases the call, the compare-exchange of
+ * `claim` gives the record to one of the two. The other words are written before the state becomes held,
+ * and read only by the thread that has claimed the record or owns the slot. A record that a listener had
+ * claimed when its thread ended is closed by the main thread (Ledger.freeClaimedSlots), or no successor
+ * could use the slot.
  *
  * Must hold: a call is settled or released once, whoever claims it. Further tests:
  * test/unit/ledger/ledger.test.ts (who settles and who releases), test/threads/ledger-hammer.test.ts.
@@ -117,8 +118,7 @@ export class Reservations {
       const masks = (first + layout.TAKEN_MASKS) * 4;
       for (let scope = 0; scope < taken.scopeCount; scope++) this.#bytes[masks + scope] = taken.masks[scope]!;
     }
-    const before = Atomics.compareExchange(words, stateAt(slot), STATE_FREE, STATE_HELD);
-    invariant(before === STATE_FREE, 'a call gets a free slot');
+    Atomics.store(words, stateAt(slot), STATE_HELD);
   }
 
   /** True for exactly one caller, which reads the record, charges or gives back, and then closes it. */
@@ -157,8 +157,10 @@ export class Reservations {
 
   /** Frees the slot. Called by the thread that has claimed the record, once it needs no word of it. */
   close(slot: CallSlot): void {
-    const before = Atomics.compareExchange(this.#words32, stateAt(slot), STATE_SETTLING, STATE_FREE);
-    invariant(before === STATE_SETTLING, 'a call is closed once, by the thread that has claimed it');
+    // A plain load will do, because no other thread changes a claimed record.
+    const isClaimed = this.#words32[stateAt(slot)] === STATE_SETTLING;
+    invariant(isClaimed, 'a call is closed once, by the thread that has claimed it');
+    Atomics.store(this.#words32, stateAt(slot), STATE_FREE);
   }
 }
 
