@@ -8,8 +8,12 @@
  * 2026-11.
  *
  * Must hold: every object of a result is closed, and a request's results are within Anthropic's bounds
- * together: Anthropic answers 400 to any other. A schema that accepts members of any name is given up, or its
- * tool could get no arguments. The caller's schema is not changed, and the recursion is bounded.
+ * together: Anthropic answers 400 to any other. A schema is given up if it has what Anthropic rejects (a
+ * reference that leads round in a circle or out of the definitions, values of `enum` that are objects, a
+ * reference in `allOf`), and if it would mean something else when it is closed: an object of any members,
+ * whose tool could get no arguments, or objects in `allOf` that have to hold each other's members. The
+ * caller's schema is not changed, and the recursion is bounded
+ * (test/unit/providers/anthropic/schemas.test.ts).
  */
 import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord, membersOf } from '../../core/json.js';
@@ -20,6 +24,10 @@ const STRING_FORMATS: ReadonlySet<unknown> = new Set(
 );
 /** Keywords of JSON Schema that stay as they are; then those whose value is a list, or a map, of schemas. */
 const KEPT: ReadonlySet<string> = new Set(['type', 'enum', 'const', '$ref', 'title', 'required', 'default']);
+/** Keywords that allow members beside `properties`. */
+const OPENING: ReadonlySet<string> = new Set(['patternProperties', 'unevaluatedProperties']);
+/** A reference to a definition of the whole schema, by a name without escapes. */
+const DEFINITION = /^#\/(?:\$defs|definitions)\/[^/~%]+$/;
 const LIST_KEYWORDS: ReadonlySet<string> = new Set(['anyOf', 'oneOf', 'allOf']);
 const MAP_KEYWORDS: ReadonlySet<string> = new Set(['properties', '$defs', 'definitions']);
 /** Deeper schemas are not rewritten, which bounds the recursion. No schema in use is so deep. */
@@ -43,16 +51,17 @@ class Inexpressible extends Error {}
  * 1.12): every object is closed, `oneOf` becomes `anyOf`, and limits that Anthropic does not enforce, such as
  * `maxLength`, go into the description, where the model reads them.
  *
- * Undefined if the schema has an object that allows members of any name, which Anthropic cannot enforce, or
- * is nested too deeply. `strict`: OpenAI rejects such objects, so every object is closed, whatever its
- * `additionalProperties` is.
+ * Undefined if the schema has an object that allows members of any name, or anything else that Anthropic
+ * cannot enforce, or is nested too deeply. `strict`: OpenAI rejects such objects, so every object is closed,
+ * whatever its `additionalProperties` is.
  */
 export function closedSchema(
   schema: Record<string, unknown>,
   { strict }: { readonly strict: boolean },
 ): Record<string, unknown> | undefined {
   try {
-    return closedAtDepth(schema, strict, 0);
+    const closed = closedAtDepth(schema, strict, 0);
+    return hasBadReference(closed) ? undefined : closed;
   } catch (error) {
     if (error instanceof Inexpressible) return undefined;
     throw error;
@@ -107,9 +116,63 @@ function addCounts(schema: unknown, counts: { optional: number; unions: number }
   addCounts(items, counts);
 }
 
+/** Whether the schema is one of objects, perhaps among other types. */
+const isObject = ({ type, properties }: Record<string, unknown>): boolean =>
+  type === 'object' || (Array.isArray(type) && type.includes('object')) || isRecord(properties);
+
+/** Throws an Inexpressible for what a schema itself has that Anthropic rejects, or would misunderstand. */
+function rejectInexpressible(schema: Record<string, unknown>, strict: boolean): void {
+  const { $ref, enum: values, allOf } = schema;
+  if ($ref !== undefined && (typeof $ref !== 'string' || !DEFINITION.test($ref))) throw new Inexpressible();
+  if (Array.isArray(values) && values.some((value) => typeof value === 'object' && value !== null))
+    throw new Inexpressible();
+  // One list of alternatives would replace the other.
+  if (schema.anyOf !== undefined && schema.oneOf !== undefined) throw new Inexpressible();
+  if (!strict && Object.keys(schema).some((name) => OPENING.has(name) && schema[name] !== false))
+    throw new Inexpressible();
+  if (!Array.isArray(allOf)) return;
+  const parts = [...(allOf as unknown[]), { type: schema.type, properties: schema.properties }].filter(
+    isRecord,
+  );
+  if (parts.some((part) => part.$ref !== undefined) || parts.filter(isObject).length > 1)
+    throw new Inexpressible();
+}
+
+/** Whether a reference of the closed schema leads to no definition, or from one back to itself. */
+function hasBadReference(schema: Record<string, unknown>): boolean {
+  const open = new Set<string>();
+  const checked = new Set<string>();
+  const isBad = (reference: string): boolean => {
+    if (open.has(reference) || open.size > DEPTH_MAX) return true;
+    if (checked.has(reference)) return false;
+    const [, map, name] = reference.split('/') as [string, '$defs' | 'definitions', string];
+    const definitions = membersOf(schema[map]);
+    if (!Object.hasOwn(definitions, name)) return true;
+    open.add(reference);
+    const isWrong = referencesIn(definitions[name]).some(isBad);
+    open.delete(reference);
+    checked.add(reference);
+    return isWrong;
+  };
+  return referencesIn(schema).some(isBad);
+}
+
+/** The values of `$ref` in a closed schema, at any depth. */
+function referencesIn(schema: unknown): string[] {
+  if (!isRecord(schema)) return [];
+  const { $ref, properties, anyOf, allOf, items, $defs, definitions } = schema;
+  const inner = [
+    ...[properties, $defs, definitions].flatMap((map) => Object.values(membersOf(map))),
+    ...[anyOf, allOf].flatMap((list) => (Array.isArray(list) ? (list as unknown[]) : [])),
+    items,
+  ];
+  return [...(typeof $ref === 'string' ? [$ref] : []), ...inner.flatMap(referencesIn)];
+}
+
 /** As `closedSchema`, for a schema at any depth. Throws an Inexpressible in place of returning undefined. */
 function closedAtDepth(schema: unknown, strict: boolean, depth: number): Record<string, unknown> {
   if (!isRecord(schema) || depth > DEPTH_MAX) throw new Inexpressible();
+  rejectInexpressible(schema, strict);
   const result: Record<string, unknown> = {};
   const limits: string[] = [];
   for (const name in schema) {
@@ -131,7 +194,7 @@ function closedAtDepth(schema: unknown, strict: boolean, depth: number): Record<
       // Any other keyword may be a limit, which the model then reads in the description.
     } else if (name !== 'description' && name !== '$schema') limits.push(`${name}: ${exactJsonText(value)}`);
   }
-  if (schema.type === 'object' || isRecord(schema.properties)) {
+  if (isObject(schema)) {
     if (!isRecord(schema.properties) && !strict) throw new Inexpressible();
     result.additionalProperties = false;
   }

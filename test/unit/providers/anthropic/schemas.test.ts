@@ -82,6 +82,74 @@ const SCHEMAS: [
     },
   ],
   ['a schema that is true', object({ a: true }), true, undefined],
+  ['null or any object', object({ a: { type: ['object', 'null'] } }), false, undefined],
+  [
+    'null or an object, strict',
+    object({ a: { type: ['object', 'null'] } }),
+    true,
+    object({ a: { type: ['object', 'null'], ...CLOSED } }, CLOSED),
+  ],
+  ['members by a pattern', object({}, { patternProperties: { '^x': { type: 'string' } } }), false, undefined],
+  ['other members', object({}, { unevaluatedProperties: { type: 'string' } }), false, undefined],
+  [
+    'no other members',
+    object({}, { unevaluatedProperties: false }),
+    false,
+    {
+      ...object({}, CLOSED),
+      description: '{unevaluatedProperties: false}',
+    },
+  ],
+  ['two lists of alternatives', { anyOf: [{ const: 1 }], oneOf: [{ const: 1 }] }, false, undefined],
+  ['values that are objects', object({ a: { enum: ['x', { y: 1 }] } }), true, undefined],
+  [
+    'values with null',
+    object({ a: { enum: ['x', null] } }),
+    true,
+    object({ a: { enum: ['x', null] } }, CLOSED),
+  ],
+  ['objects that hold each other', { allOf: [object({ a: {} }), object({ b: {} })] }, false, undefined],
+  ['an object and a part', object({ a: {} }, { allOf: [object({ b: {} })] }), false, undefined],
+  ['a reference in allOf', { allOf: [{ $ref: '#/$defs/x' }], $defs: { x: object({}) } }, false, undefined],
+  ['allOf', { allOf: [object({}), { title: 'T' }] }, false, { allOf: [object({}, CLOSED), { title: 'T' }] }],
+  ['a reference to a file', object({ a: { $ref: 'https://example.com/x.json' } }), true, undefined],
+  ['a reference to nothing', object({ a: { $ref: '#/$defs/toString' } }, { $defs: {} }), true, undefined],
+  ['a reference to the whole', object({ a: { $ref: '#' } }), true, undefined],
+  [
+    'a list of itself',
+    object(
+      { a: { $ref: '#/$defs/list' } },
+      { $defs: { list: object({ next: { anyOf: [{ $ref: '#/$defs/list' }, { type: 'null' }] } }) } },
+    ),
+    true,
+    undefined,
+  ],
+  [
+    'a circle of two',
+    object(
+      {},
+      {
+        definitions: {
+          a: object({ b: { $ref: '#/definitions/b' } }),
+          b: { type: 'array', items: { $ref: '#/definitions/a' } },
+        },
+      },
+    ),
+    true,
+    undefined,
+  ],
+  [
+    'one definition twice',
+    object(
+      { a: { $ref: '#/$defs/x' }, b: { $ref: '#/$defs/x' } },
+      { $defs: { x: { $ref: '#/$defs/y' }, y: { type: 'string' } } },
+    ),
+    true,
+    object(
+      { a: { $ref: '#/$defs/x' }, b: { $ref: '#/$defs/x' } },
+      { $defs: { x: { $ref: '#/$defs/y' }, y: { type: 'string' } }, ...CLOSED },
+    ),
+  ],
 ];
 
 void t.test('schemas', (t) => {
@@ -90,6 +158,9 @@ void t.test('schemas', (t) => {
   let deep: Record<string, unknown> = { type: 'string' };
   for (let level = 0; level < 100; level++) deep = { type: 'array', items: deep };
   t.equal(closedSchema(deep, { strict: true }), undefined, 'too deep');
+  const $defs: Record<string, unknown> = { d10000: { type: 'string' } };
+  for (let number = 0; number < 10_000; number++) $defs[`d${number}`] = { $ref: `#/$defs/d${number + 1}` };
+  t.equal(closedSchema({ $ref: '#/$defs/d0', $defs }, { strict: true }), undefined, 'too long a way');
   t.end();
 });
 
