@@ -186,8 +186,10 @@ export class GeminiStream implements ProviderStream {
     const { candidates } = event;
     // A refusal after candidates have come finishes no candidate: `end` rejects the stream if one is
     // unfinished.
-    if (!Array.isArray(candidates) || candidates.length === 0)
-      return isBlocked(event) && this.#candidates.size === 0 ? this.#chunksOfRefusal(writer) : '';
+    if (!Array.isArray(candidates) || candidates.length === 0) {
+      if (isBlocked(event) && this.#candidates.size === 0) return this.#chunksOfRefusal(writer);
+      return this.#isWhole ? this.#usageChunk(writer) : '';
+    }
     let chunks = '';
     for (let position = 0; position < candidates.length; position++) {
       const candidate = (candidates as unknown[])[position];
@@ -224,6 +226,8 @@ export class GeminiStream implements ProviderStream {
     if (partChunks !== '') {
       chunks += partChunks;
       state.isClosed = false;
+      // A call that comes after the finish. Other finishes stay, as in `finishOf`.
+      if (state.finish === 'stop' && state.calls > 0) state.finish = 'tool_calls';
       this.#isUsageOld = true;
     }
     if (typeof candidate.finishReason === 'string') {

@@ -179,6 +179,8 @@ void t.test('text after the end of a candidate ends it again', (t) => {
   t.match(joined(chunks), { choices: [{ message: { content: 'ab' } }] });
   const open = streamed(sse([event([text('a')], {}, STOP), event([text('b')])]));
   t.match(open.at(-1), { choices: [{ finish_reason: 'stop' }] });
+  const call = streamed(sse([event([text('a')], {}, STOP), event([{ functionCall: { name: 'now' } }])]));
+  t.match(call.at(-1), { choices: [{ finish_reason: 'tool_calls' }] }, 'by what has come since');
   t.end();
 });
 
@@ -363,6 +365,10 @@ void t.test('once all text has come, neither the end nor an error changes the bi
   const failed = { error: { code: 503, message: 'down', status: 'UNAVAILABLE' } };
   t.match(stream.push(sse([last, failed])), /"content":"Hi".*"finish_reason":"stop".*"prompt_tokens":5/s);
   t.notMatch(stream.end(), 'prompt_tokens', 'not again');
+  const later = GEMINI.openStream(CALL);
+  t.notMatch(later.push(sse([event([text('Hi')], {}, STOP)])), 'prompt_tokens');
+  t.match(later.push(sse([usage(5, 1)])), /"prompt_tokens":5/, 'usage alone, at once');
+  t.notMatch(later.end(), 'prompt_tokens');
   const two = GEMINI.openStream({ ...CALL, body: { ...CALL.body, n: 2 } });
   t.notMatch(two.push(sse([last])), 'prompt_tokens', 'the other candidate has not begun');
   t.match(
