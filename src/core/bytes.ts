@@ -1,8 +1,14 @@
 /**
- * Views of bytes, bytes that are joined, and the end of their memory. Most folders use it. Any thread.
+ * Views of bytes, bytes that are joined, and the end of their memory. Most folders use the first two; request
+ * bodies, responses and posted frames are freed (http1/body-memory.ts, upstream/response-reader.ts,
+ * upstream/chat-session.ts, channel/frame-port.ts). Any thread.
  *
- * Must hold: `joinedBytes` alone returns memory of its own, which may be transferred to another thread and
- * outlives what it was made of. What the others return may share the memory of their argument.
+ * Must hold (test/unit/core/bytes.test.ts):
+ * - `joinedBytes` alone returns memory of its own, which may be transferred to another thread and outlives
+ *   what it was made of. `asBuffer` shares the memory of its argument, `joinedChunks` that of a single chunk,
+ *   and may return a part of Node's pool.
+ * - Memory is freed by whom it belongs to, and nobody reads it later: a reader would find no bytes. A socket
+ *   that still writes it would send what took its place, so request bodies are freed by `freeBody` alone.
  */
 
 /** A Buffer over the same memory. */
@@ -11,8 +17,8 @@ export function asBuffer(bytes: Uint8Array): Buffer {
 }
 
 /**
- * The chunks of a response as one Buffer; `length` is the sum of their lengths. Most responses come in one
- * chunk, which is not copied. The memory of several chunks is freed.
+ * The chunks of a response as one Buffer; `length` is the sum of their lengths. The caller gives the chunks
+ * up: most responses come in one, which is not copied; the memory of several is freed.
  */
 export function joinedChunks(chunks: readonly Uint8Array[], length: number): Buffer {
   if (chunks.length === 1) return asBuffer(chunks[0]!);
@@ -24,7 +30,10 @@ export function joinedChunks(chunks: readonly Uint8Array[], length: number): Buf
 /** Bytes that `disposable` was called for. */
 const disposables = new WeakSet<Uint8Array>();
 
-/** Returns `bytes`. Their last reader, who does not know where they come from, calls `freeDisposable`. */
+/**
+ * Returns `bytes`, which nobody needs but the reader that gets them. That reader does not know where they
+ * come from, and calls `freeDisposable`. Only this object is marked, and no other view of the memory.
+ */
 export function disposable<Bytes extends Uint8Array>(bytes: Bytes): Bytes {
   if (ownsMemory(bytes)) disposables.add(bytes);
   return bytes;
