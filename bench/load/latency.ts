@@ -8,7 +8,7 @@ import { PROXIES, SLOW_PROXIES } from './scenarios/prompt.js';
 import type { Contender, ContenderName } from './contenders/contender.js';
 import { applyPacedLoad } from './paced/paced-load.js';
 import { spreadOf, type Spread } from './results.js';
-import { warmUp, type WarmUp } from './round.js';
+import { failureOf, warmUp, type WarmUp } from './round.js';
 import type { Scenario } from './scenarios/scenario.js';
 import { STREAMS } from './scenarios/streams.js';
 import { WHOLE } from './scenarios/whole.js';
@@ -48,12 +48,6 @@ export const LATENCIES: readonly LatencyScenario[] = [
   },
 ];
 
-/** An error's text and its causes'. */
-const reasonOf = (error: unknown): string =>
-  error instanceof Error
-    ? [error.message, ...(error.cause === undefined ? [] : [reasonOf(error.cause)])].join(': ')
-    : String(error);
-
 /** One line of the table. */
 export interface Latency {
   readonly scenario: string;
@@ -91,12 +85,9 @@ async function measure(contender: Contender, scenario: LatencyScenario, seconds:
   return { p50, p99, cpu: (cpuMicros(pids) - beforeMicros) / report.answers };
 }
 
-/** What a fault of theirs ends the whole run for: the gateway itself, and what all are compared with. */
-const NEVER_LEFT_OUT: readonly ContenderName[] = ['tollgate', 'direct'];
-
 /**
- * The upstream must be among the contenders: it is what the others add to. Another gateway that fails at a
- * rate, such as one whose limits reject it, is left out of that scenario; `onLeftOut` is told why.
+ * The upstream must be among the contenders: it is what the others add to. Whoever fails at a rate
+ * (`failureOf`) is left out of that scenario, and `onLeftOut` is told why.
  */
 export async function measureLatencies(
   scenarios: readonly LatencyScenario[],
@@ -119,22 +110,18 @@ export async function measureLatencies(
   for (const scenario of scenarios) {
     const contenders = all.filter(({ name }) => scenario.contenders.includes(name));
     const samples = new Map(contenders.map((contender) => [contender, [] as Sample[]]));
-    const unlessFailing = async (contender: Contender, work: () => Promise<void>): Promise<void> => {
-      try {
-        await work();
-      } catch (error) {
-        if (NEVER_LEFT_OUT.includes(contender.name)) throw error;
-        samples.delete(contender);
-        onLeftOut(`${contender.name} is left out of ${scenario.name}: ${reasonOf(error)}`);
-      }
+    /** Removes a contender that fails. */
+    const orLeaveOut = async (contender: Contender, work: () => Promise<unknown>): Promise<void> => {
+      const reason = await failureOf(contender, scenario.name, work);
+      if (reason === undefined) return;
+      samples.delete(contender);
+      onLeftOut(reason);
     };
     for (const contender of contenders)
-      await unlessFailing(contender, () => warmUp(contender, scenario.call, load));
+      await orLeaveOut(contender, () => warmUp(contender, scenario.call, load));
     for (let round = 0; round < rounds; round++) {
       for (const [contender, taken] of samples)
-        await unlessFailing(contender, async () => {
-          taken.push(await measure(contender, scenario, seconds));
-        });
+        await orLeaveOut(contender, async () => taken.push(await measure(contender, scenario, seconds)));
     }
     const base = samples.get(direct)!;
     for (const [{ name }, taken] of samples) {

@@ -3,7 +3,7 @@
  */
 import { request } from '../../test/support/http.js';
 import { cpuMicros, peakBytes, resetPeaks } from '../support/proc.js';
-import type { Contender } from './contenders/contender.js';
+import type { Contender, ContenderName } from './contenders/contender.js';
 import { applyLoad } from './load.js';
 import { SLOW_PROXIES } from './scenarios/prompt.js';
 import type { Scenario } from './scenarios/scenario.js';
@@ -99,3 +99,30 @@ export async function warmUp(
   await checkCorrect(contender, scenario);
   if (seconds > 0) await measure(contender, scenario, connections, seconds);
 }
+
+/** Those for which a failure ends the run: the gateway, and the upstream, to which others are compared. */
+const NEVER_LEFT_OUT: readonly ContenderName[] = ['tollgate', 'direct'];
+
+/**
+ * Does the work of a contender in a scenario. Returns why the contender is left out of the scenario, if the
+ * work fails: litellm-rs, for one, rejects calls above its limits, and may break a circuit under load.
+ */
+export async function failureOf(
+  { name }: Contender,
+  scenario: string,
+  work: () => Promise<unknown>,
+): Promise<string | undefined> {
+  try {
+    await work();
+    return undefined;
+  } catch (error) {
+    if (NEVER_LEFT_OUT.includes(name)) throw error;
+    return `${name} is left out of ${scenario}: ${reasonOf(error)}`;
+  }
+}
+
+/** An error's text and its causes'. */
+const reasonOf = (error: unknown): string =>
+  error instanceof Error
+    ? [error.message, ...(error.cause === undefined ? [] : [reasonOf(error.cause)])].join(': ')
+    : String(error);

@@ -17,7 +17,7 @@ import { measureKeyCounts, type KeyCount } from './key-counts.js';
 import { measureLatencies, type Latency } from './latency.js';
 import { optionsOf, USAGE, UsageError, type Options } from './options.js';
 import { resultsOf, type Result } from './results.js';
-import { checkCorrect, measure, warmUp, type Sample } from './round.js';
+import { checkCorrect, failureOf, measure, warmUp, type Sample } from './round.js';
 import type { Scenario } from './scenarios/scenario.js';
 import { measureSlowStreams, type SlowStreams } from './slow-streams.js';
 import { keyTableOf, latencyTableOf, slowTableOf, tableOf } from './table.js';
@@ -51,15 +51,28 @@ const pairsOf = (scenarios: readonly Scenario[], contenders: readonly Contender[
       .map((contender): Pair => ({ scenario, contender, samples: [] })),
   );
 
-async function runRounds(pairs: readonly Pair[], options: Options): Promise<void> {
+/** Returns the pairs that were measured in each round; of each other it prints why not. */
+async function runRounds(pairs: readonly Pair[], options: Options): Promise<Pair[]> {
   const { connections, rounds, seconds } = options;
-  for (const { contender, scenario } of pairs) await warmUp(contender, scenario, options.warmUp);
+  const measured = new Set(pairs);
+  const orLeaveOut = async (pair: Pair, work: () => Promise<unknown>): Promise<void> => {
+    const reason = await failureOf(pair.contender, pair.scenario.name, work);
+    if (reason === undefined) return;
+    measured.delete(pair);
+    line(reason);
+  };
+  for (const pair of pairs)
+    await orLeaveOut(pair, () => warmUp(pair.contender, pair.scenario, options.warmUp));
   for (let round = 0; round < rounds; round += 1) {
-    for (const { contender, scenario, samples } of pairs) {
-      await checkCorrect(contender, scenario);
-      samples.push(await measure(contender, scenario, connections, seconds));
+    for (const pair of measured) {
+      const { contender, scenario, samples } = pair;
+      await orLeaveOut(pair, async () => {
+        await checkCorrect(contender, scenario);
+        samples.push(await measure(contender, scenario, connections, seconds));
+      });
     }
   }
+  return [...measured];
 }
 
 function resultsOfPairs(pairs: readonly Pair[], scenarios: readonly Scenario[]): Result[] {
@@ -76,8 +89,7 @@ async function closedLoopOf(pairs: readonly Pair[], options: Options): Promise<R
   return printTable(
     `${connections} connections, closed-loop, ${rounds} round(s) of ${seconds} s, median (lowest–highest)`,
     async () => {
-      await runRounds(pairs, options);
-      return resultsOfPairs(pairs, scenarios);
+      return resultsOfPairs(await runRounds(pairs, options), scenarios);
     },
     tableOf,
   );
