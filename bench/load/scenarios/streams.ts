@@ -15,8 +15,8 @@ function stream(chunks: number): Scenario {
     caller: 'paying',
     body: bodyOf(prompt),
     status: 200,
-    // Portkey 1.15.2 answers streams with 500 on Node 20 and 24: it changes the headers of a fetched answer, which
-    // are immutable. LiteLLM ends none of 64 streams of 200 chunks within a round's seconds.
+    // Portkey 1.15.2 answers streams with 500 on Node 20 and 24: it changes the headers of a fetched answer,
+    // which are immutable. LiteLLM ends none of 64 streams of 200 chunks within a round's seconds.
     contenders: [...PROXIES, ...SLOW_PROXIES.filter((name) => name !== 'portkey' && chunks <= 20)],
     check: (answer) => {
       const read = chunksOf(answer.body);
