@@ -8,11 +8,12 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { parse } from 'yaml';
+import { freePort } from '../support/free-port.js';
 import { eventually, startGateway, temporaryFolder, type Gateway } from '../support/gateway.js';
 import { request, type Answer } from '../support/http.js';
 import { scrape } from '../support/metrics.js';
 import { startMock, steered, type Mock } from '../support/mock.js';
-import { NO_REDIS, freePort, startRedis } from '../support/redis-server.js';
+import { NO_REDIS, startRedis } from '../support/redis-server.js';
 import { NO_HAPROXY } from './haproxy.js';
 
 const MODEL = 'gpt-4o-mini';

@@ -11,7 +11,7 @@ import t, { type Test } from 'tap';
 import { startBed } from '../support/bed.js';
 import { TEST_MODEL, eventually, temporaryFolder } from '../support/gateway.js';
 import { steered } from '../support/mock.js';
-import { freePort } from '../support/redis-server.js';
+import { freePort } from '../support/free-port.js';
 import { selfSigned, type Certificate } from '../fixtures/upstream-certificate.js';
 
 const LARGE_BYTES = 2 * 1024 * 1024;

@@ -2,26 +2,16 @@
  * Signing in to the console at a provider, in a real browser: from the form to the page, by way of another
  * site. The provider is at localhost and the gateway at 127.0.0.1, which browsers take for two sites.
  */
-import { once } from 'node:events';
-import { createServer, type AddressInfo } from 'node:net';
 import t from 'tap';
 import { startBed } from '../support/bed.js';
 import { HAS_BROWSER, seriousFaults, shoot, startBrowser } from '../support/browser.js';
+import { freePort } from '../support/free-port.js';
 import { OIDC_ENV, oidcSettings, startProvider } from '../support/oidc-world.js';
 
 const SKIP = HAS_BROWSER ? {} : { skip: 'Chromium is not installed' };
 
-/** The provider must know the address before the gateway has it. */
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
-}
-
 void t.test('an operator’s way by another site', SKIP, async (t) => {
+  // The provider must know the address before the gateway has it.
   const port = await freePort();
   const origin = `http://127.0.0.1:${port}`;
   const redirectUrl = `${origin}/admin/session/oidc/callback`;

@@ -2,9 +2,10 @@
  * Debian's Redis servers as one Cluster of masters on loopback, without replicas: each has an equal part of
  * the slots.
  */
+import { freePort } from './free-port.js';
 import { eventually } from './gateway.js';
 import type { Scope } from './mock.js';
-import { freePort, startRedis, type RedisServer } from './redis-server.js';
+import { startRedis, type RedisServer } from './redis-server.js';
 
 const SLOTS = 16_384;
 /** Until a server says of another, or of the Cluster, that it fails. Long enough for a busy machine. */

@@ -3,9 +3,10 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { freePort } from './free-port.js';
 import { eventually, temporaryFolder } from './gateway.js';
 import type { Scope } from './mock.js';
-import { freePort, rawCommand } from './redis-server.js';
+import { rawCommand } from './redis-server.js';
 
 interface Sentinel {
   readonly port: number;

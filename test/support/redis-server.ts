@@ -4,7 +4,8 @@
  */
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { connect, createServer, type AddressInfo } from 'node:net';
+import { connect } from 'node:net';
+import { freePort } from './free-port.js';
 import { eventually, temporaryFolder } from './gateway.js';
 import type { Scope } from './mock.js';
 
@@ -79,16 +80,6 @@ export async function startRedis(
       await start(words);
     },
   };
-}
-
-export async function freePort(): Promise<number> {
-  const server = createServer();
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
 }
 
 /** Enough of the protocol for one short reply. */

@@ -1,9 +1,10 @@
 /**
  * HAProxy as a plain reverse proxy in one thread: like nginx it checks and counts nothing.
  */
+import { freePort } from '../../../test/support/free-port.js';
 import type { Scope } from '../../../test/support/mock.js';
 import { openCall, type Contender } from './contender.js';
-import { freePort, installed, startProgram } from './program.js';
+import { installed, startProgram } from './program.js';
 
 /** Idle connections to the upstream are let go before it ends them, half of them every time. */
 const configOf = (port: number, upstreamPort: number): string => `

@@ -5,10 +5,11 @@
  */
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
+import { freePort } from '../../../test/support/free-port.js';
 import { TEST_MODEL } from '../../../test/support/gateway.js';
 import type { Scope } from '../../../test/support/mock.js';
 import { CHAT_PATH, JSON_HEADERS, type Contender } from './contender.js';
-import { freePort, startProgram } from './program.js';
+import { startProgram } from './program.js';
 
 /** Over the compiled bench: build/bench/load/contenders. */
 const PROGRAM = new URL('../../../../bench/peers/rust/bin/gateway', import.meta.url).pathname;

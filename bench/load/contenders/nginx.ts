@@ -1,9 +1,10 @@
 /**
  * nginx as a plain reverse proxy: it checks and counts nothing, so it is what passing the bytes on costs.
  */
+import { freePort } from '../../../test/support/free-port.js';
 import type { Scope } from '../../../test/support/mock.js';
 import { openCall, type Contender } from './contender.js';
-import { freePort, installed, startProgram } from './program.js';
+import { installed, startProgram } from './program.js';
 
 /**
  * One worker; connections to the upstream are kept, for less than the 5 s after which the upstream ends them:

@@ -3,9 +3,10 @@
  * on the caller's key and counts nothing. `npm run bench:peers` installs it into a folder of the bench's own.
  */
 import { existsSync } from 'node:fs';
+import { freePort } from '../../../test/support/free-port.js';
 import type { Scope } from '../../../test/support/mock.js';
 import { CHAT_PATH, JSON_HEADERS, type Contender } from './contender.js';
-import { freePort, startProgram } from './program.js';
+import { startProgram } from './program.js';
 
 /** Over the compiled bench: build/bench/load/contenders. */
 const SCRIPT = new URL(

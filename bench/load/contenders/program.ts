@@ -4,7 +4,7 @@
  */
 import { spawn } from 'node:child_process';
 import { accessSync, constants, writeFileSync } from 'node:fs';
-import { connect, createServer, type AddressInfo } from 'node:net';
+import { connect } from 'node:net';
 import { delimiter, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { temporaryFolder } from '../../../test/support/gateway.js';
@@ -29,18 +29,6 @@ export function installed(name: string): string | undefined {
         return false;
       }
     });
-}
-
-/** A port that was free a moment ago, for programs that cannot choose one themselves. */
-export function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer();
-    server.once('error', reject);
-    server.listen(0, '127.0.0.1', () => {
-      const { port } = server.address() as AddressInfo;
-      server.close(() => resolve(port));
-    });
-  });
 }
 
 function listens(port: number): Promise<boolean> {

@@ -2,7 +2,8 @@
 import { connect } from 'node:net';
 import t, { type Test } from 'tap';
 import { openStore } from '#src/gateway/accounting-base.js';
-import { AdminService, findPort } from '#src/gateway/admin-service.js';
+import { AdminService } from '#src/gateway/admin-service.js';
+import { findPort } from '#src/gateway/find-port.js';
 import { Gateway } from '#src/gateway/gateway.js';
 import type { GatewayOptions } from '#src/gateway/gateway-options.js';
 import { Notifications } from '#src/gateway/notifications.js';

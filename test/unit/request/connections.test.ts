@@ -7,7 +7,7 @@ import t from 'tap';
 import { Connections } from '#src/request/connections.js';
 import type { ConnectBurst } from '../../fixtures/connect-burst.worker.js';
 import { selfSigned } from '../../fixtures/upstream-certificate.js';
-import { freePort } from '../../support/redis-server.js';
+import { freePort } from '../../support/free-port.js';
 
 const COUNT = 200;
 const LEAVERS = 50;

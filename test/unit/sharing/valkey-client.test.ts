@@ -9,10 +9,11 @@ import {
   scriptOf,
   type ValkeyClientOptions,
 } from '#src/sharing/valkey-client.js';
+import { freePort } from '../../support/free-port.js';
 import { eventually } from '../../support/gateway.js';
 import { startSentinel } from '../../support/redis-sentinel.js';
 import { startCluster } from '../../support/redis-cluster.js';
-import { freePort, NO_REDIS, startRedis } from '../../support/redis-server.js';
+import { NO_REDIS, startRedis } from '../../support/redis-server.js';
 import { startWire } from '../../support/tcp-proxy.js';
 
 function open(t: Test, url: string, more: Partial<ValkeyClientOptions> = {}): ValkeyClient {
