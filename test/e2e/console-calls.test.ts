@@ -5,7 +5,7 @@
 import t, { type Test } from 'tap';
 import type { Page } from 'playwright-core';
 import { startBed } from '../support/bed.js';
-import { HAS_BROWSER, seriousFaults, shoot, signIn, startBrowser } from '../support/browser.js';
+import { goTo, HAS_BROWSER, seriousFaults, shoot, signIn, startBrowser } from '../support/browser.js';
 import { eventually, type Gateway, TEST_MODEL } from '../support/gateway.js';
 import { steered } from '../support/mock.js';
 
@@ -48,7 +48,7 @@ void t.test('a support case: from the id of a failed call to a good one', SKIP, 
 
   const { page, faults } = await (await startBrowser(t)).open({ viewport: WIDE });
   await signIn(page, gateway);
-  await page.getByRole('link', { name: 'Calls', exact: true }).click();
+  await goTo(page, 'Calls');
   await page.getByLabel('Request id').fill(first.id);
   await page.getByRole('button', { name: 'Show', exact: true }).click();
   await page.getByRole('region', { name: 'Error' }).waitFor();
@@ -87,7 +87,7 @@ void t.test('the tail is live, filters stand in the address, numbers lead to cal
   await callOf(gateway, other.key, 'Hello');
   const { page, faults } = await (await startBrowser(t)).open({ viewport: WIDE });
   await signIn(page, gateway);
-  await page.getByRole('link', { name: 'Calls', exact: true }).click();
+  await goTo(page, 'Calls');
   await countIs(page, 3);
 
   await gateway.chat(other.key, 'Hello');
@@ -121,7 +121,7 @@ void t.test('older calls follow without a gap after the tail has cut the list', 
   await callOf(gateway, key, 'Hello');
   const { page, faults } = await (await startBrowser(t)).open({ viewport: WIDE });
   await signIn(page, gateway);
-  await page.getByRole('link', { name: 'Calls', exact: true }).click();
+  await goTo(page, 'Calls');
   await countIs(page, 1);
   // More than the page keeps of a live list, but fewer at a time than make the tail begin anew.
   for (let calls = 1; calls < 500; calls += 80) {
@@ -155,7 +155,7 @@ void t.test('a search that takes several pages goes on by itself', SKIP, async (
     return route.fulfill({ json: searched });
   });
   await signIn(page, gateway);
-  await page.getByRole('link', { name: 'Calls', exact: true }).click();
+  await goTo(page, 'Calls');
   await countIs(page, 1);
   t.same(cursors, ['page-1', 'page-2'], 'nobody had to ask for more');
   t.equal(await page.getByRole('button', { name: 'Show older calls' }).count(), 0);

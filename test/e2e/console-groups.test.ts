@@ -6,7 +6,7 @@ import t from 'tap';
 import type { Page } from 'playwright-core';
 import type { GroupView } from '#src/admin/views.js';
 import { startBed } from '../support/bed.js';
-import { HAS_BROWSER, seriousFaults, shoot, startBrowser } from '../support/browser.js';
+import { goTo, HAS_BROWSER, seriousFaults, shoot, startBrowser } from '../support/browser.js';
 import { eventually, type Gateway } from '../support/gateway.js';
 
 const SKIP = HAS_BROWSER ? {} : { skip: 'Chromium is not installed' };
@@ -27,7 +27,7 @@ void t.test('an operator’s way with groups and quotas', SKIP, async (t) => {
   const { accountId, key } = await gateway.admin.customer();
   const { page, faults } = await (await startBrowser(t)).open({ viewport: WIDE });
   await signIn(page, gateway);
-  await page.getByRole('link', { name: 'Groups' }).click();
+  await goTo(page, 'Groups');
   await page.getByText('No groups yet.').waitFor();
   await page.getByRole('region', { name: 'Plans' }).getByRole('rowheader', { name: 'ample' }).waitFor();
 

@@ -7,7 +7,7 @@ import type { QuotaUseView } from '#src/admin/views.js';
 import type { CallView } from '#src/admin/call-routes.js';
 import type { StatusDocument } from '#src/telemetry/status-document.js';
 import { shareBed, startBed } from '../support/bed.js';
-import { HAS_BROWSER, shoot, signIn, startBrowser } from '../support/browser.js';
+import { goTo, HAS_BROWSER, shoot, signIn, startBrowser } from '../support/browser.js';
 import { eventually, type Gateway, TEST_MODEL } from '../support/gateway.js';
 import { steered } from '../support/mock.js';
 
@@ -32,7 +32,7 @@ void t.test('the playground shows what was charged, however the upstream reports
   const { key } = await gateway.admin.customer();
   const { page, faults } = await (await startBrowser(t)).open({ viewport: WIDE });
   await signIn(page, gateway);
-  await page.getByRole('link', { name: 'Playground' }).click();
+  await goTo(page, 'Playground');
   await page.getByLabel('Model').selectOption(TEST_MODEL);
   await page.getByLabel('API key').fill(key);
   await page.getByLabel('Stream the answer').uncheck();
@@ -146,7 +146,7 @@ void t.test('upstreams are compared with themselves after a reload, and after a 
   const { page } = await (await startBrowser(t)).open({ viewport: WIDE });
   await page.route('**/admin/v1/live*', (route) => route.fulfill({ contentType: 'text/event-stream', body }));
   await signIn(page, gateway);
-  await page.getByRole('link', { name: 'Upstreams' }).click();
+  await goTo(page, 'Upstreams');
   const states = page.getByRole('region', { name: 'Upstreams' }).getByRole('row');
   const stateOf = (model: string): Promise<string | null> => states.filter({ hasText: model }).textContent();
   await states.filter({ hasText: 'small' }).waitFor();

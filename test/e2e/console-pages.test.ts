@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import type { Page, Route } from 'playwright-core';
 import { shareBed, startBed, type Bed } from '../support/bed.js';
-import { HAS_BROWSER, signIn, startBrowser, type WatchedPage } from '../support/browser.js';
+import { goTo, HAS_BROWSER, signIn, startBrowser, type WatchedPage } from '../support/browser.js';
 import { eventually, TEST_MODEL, type Gateway } from '../support/gateway.js';
 import { type Scope, steered } from '../support/mock.js';
 
@@ -25,7 +25,7 @@ async function startConsole(
 }
 
 async function ask(page: Page, key: string, message: string): Promise<void> {
-  await page.getByRole('link', { name: 'Playground' }).click();
+  await goTo(page, 'Playground');
   await page.getByLabel('Model').selectOption(TEST_MODEL);
   await page.getByLabel('API key').fill(key);
   await page.getByLabel('Message', { exact: true }).fill(message);
@@ -49,7 +49,7 @@ void t.test('a wrong key in the playground is told, and ends no session', SKIP, 
 
 void t.test('Enter sends nothing without a key, nor in a text that is being composed', SKIP, async (t) => {
   const { page } = await startConsole(t);
-  await page.getByRole('link', { name: 'Playground' }).click();
+  await goTo(page, 'Playground');
   await page.getByLabel('Model').selectOption(TEST_MODEL);
   const message = page.getByLabel('Message', { exact: true });
   await message.fill('日本');
@@ -71,7 +71,7 @@ void t.test('a call of the playground ends with its page', SKIP, async (t) => {
   const { accountId, key } = await gateway.admin.customer();
   await ask(page, key, steered('chunks=10000&chunk_ms=20'));
   await page.locator('.by-model', { hasText: /\w/ }).waitFor();
-  await page.getByRole('link', { name: 'Overview' }).click();
+  await goTo(page, 'Overview');
   await eventually('the end of the call', async () => {
     const { body } = await gateway.admin.send('GET', `/admin/v1/calls?code=client_gone&account=${accountId}`);
     return (JSON.parse(body) as { data: object[] }).data[0];
@@ -157,7 +157,7 @@ void t.test('a question stays until its action has ended', SKIP, async (t) => {
 
 void t.test('a code sample runs as it stands, whatever is typed', SKIP, async (t) => {
   const { page } = await startConsole(t);
-  await page.getByRole('link', { name: 'Playground' }).click();
+  await goTo(page, 'Playground');
   await page.getByLabel('Model').selectOption(TEST_MODEL);
   const text = 'it\'s $HOME `id` "!" \\n';
   await page.getByLabel('Message', { exact: true }).fill(text);
@@ -174,7 +174,7 @@ void t.test('a token that has expired is rotated with a new end', SKIP, async (t
   const { page, gateway } = await startConsole(t);
   const ann = { name: 'ann', role: 'viewer', expires_in: 1 };
   t.equal((await gateway.admin.send('POST', '/admin/v1/operators', ann)).status, 200);
-  await page.getByRole('link', { name: 'Operators' }).click();
+  await goTo(page, 'Operators');
   await page.getByRole('cell', { name: 'Expired' }).waitFor();
   const dialog = page.getByRole('dialog');
   const rotate = async (choice?: string): Promise<{ expires: number | null; expired: boolean }> => {
@@ -220,7 +220,7 @@ void t.test('changes: a page without rows is no end, and what came late is dropp
     else await route.fulfill({ json: { data: [row(4, who ?? 'bob')], next: who === 'old' ? '3' : null } });
   });
   const rows = page.getByRole('region', { name: 'Changes' });
-  await page.getByRole('link', { name: 'Changes' }).click();
+  await goTo(page, 'Changes');
   await rows.getByText('bob').waitFor();
   const who = page.getByLabel('Who');
   await who.fill('ann');
@@ -272,7 +272,7 @@ void t.test('long names leave the changes their room, and the page its width', S
   await gateway.admin.send('POST', '/admin/v1/operators', { name: name.slice(0, 60), role: 'viewer' });
   await gateway.admin.group({ name });
   await page.setViewportSize({ width: 1_280, height: 800 });
-  await page.getByRole('link', { name: 'Changes' }).click();
+  await goTo(page, 'Changes');
   const table = page.getByRole('region', { name: 'Changes' });
   const changes = table.locator('td.value').first();
   await changes.waitFor();
@@ -311,7 +311,7 @@ void t.test('an account that the filter finds no longer leaves the list', SKIP, 
   const { page, gateway } = await startConsole(t, startBed(t));
   for (const name of ['ann', 'bob', 'eve'])
     await gateway.admin.send('POST', '/admin/v1/accounts', { name, plan: 'ample' });
-  await page.getByRole('link', { name: 'Accounts' }).click();
+  await goTo(page, 'Accounts');
   await page.getByLabel('State').selectOption({ label: 'Active' });
   const list = page.getByRole('list', { name: 'Accounts' });
   await page.getByText('3 accounts', { exact: true }).waitFor();
@@ -346,7 +346,7 @@ void t.test('the sums of a part of the usage say so', SKIP, async (t) => {
     const day = isFirst ? '2025-11-23' : '2025-11-24';
     return route.fulfill({ json: { data: [{ day, ...row }], next: isFirst ? '1' : null } });
   });
-  await page.getByRole('link', { name: 'Usage' }).click();
+  await goTo(page, 'Usage');
   const table = page.getByRole('region', { name: 'Usage' });
   await table.getByText('Sum of these 1', { exact: true }).waitFor();
   await page.getByText('These are the first 1 lines').waitFor();
@@ -393,7 +393,7 @@ void t.test('accounts of a filter come once the gateway answers again', SKIP, as
     if (++requests > 1) await route.continue();
     else await route.fulfill({ status: 503, json: { error: { message: 'The gateway stops.' } } });
   });
-  await page.getByRole('link', { name: 'Accounts' }).click();
+  await goTo(page, 'Accounts');
   await page.getByLabel('State').selectOption({ label: 'Active' });
   await page.getByRole('list', { name: 'Accounts' }).locator(`a[href$="${accountId}"]`).waitFor();
   t.equal(await page.getByText('The gateway stops.').count(), 0);
@@ -411,6 +411,6 @@ void t.test('more accounts than the list can have are told', SKIP, async (t) => 
     await route.fulfill({ contentType: 'text/event-stream', body });
   });
   await page.reload();
-  await page.getByRole('link', { name: 'Accounts' }).click();
+  await goTo(page, 'Accounts');
   await page.getByText('600,000 accounts: the first 300,000 are listed, search for the others').waitFor();
 });

@@ -5,7 +5,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { shareBed, startBed } from '../support/bed.js';
-import { HAS_BROWSER, seriousFaults, shoot, signIn, startBrowser } from '../support/browser.js';
+import { goTo, HAS_BROWSER, seriousFaults, shoot, signIn, startBrowser } from '../support/browser.js';
 import { TEST_MODEL, knownEverywhere, type Gateway } from '../support/gateway.js';
 import { steered } from '../support/mock.js';
 import { openStream } from '../support/sse.js';
@@ -43,7 +43,7 @@ void t.test('an operator’s way through it', SKIP, async (t) => {
   t.match(cookie, { httpOnly: true, sameSite: 'Strict', path: '/', secure: false });
   t.equal(cookie?.value.length, 43, '256 random bits');
 
-  await page.getByRole('link', { name: 'Accounts' }).click();
+  await goTo(page, 'Accounts');
   await page.getByRole('button', { name: 'New account' }).click();
   const dialog = page.getByRole('dialog');
   await dialog.getByLabel('Name').fill('acme');
@@ -84,7 +84,7 @@ void t.test('an operator’s way through it', SKIP, async (t) => {
   t.match(await page.evaluate('document.activeElement.textContent'), 'New key', 'after a second dialog too');
   t.notMatch(await page.content(), key, 'and never again');
 
-  await page.getByRole('link', { name: 'Playground' }).click();
+  await goTo(page, 'Playground');
   await page.getByLabel('Model').selectOption(TEST_MODEL);
   await page.getByLabel('API key').fill(key);
   await page.getByLabel('Message', { exact: true }).fill(steered('chunks=5&completion_tokens=5'));
@@ -108,14 +108,14 @@ void t.test('an operator’s way through it', SKIP, async (t) => {
     t.notMatch(code, key, 'the key is not in the code');
   }
 
-  await page.getByRole('link', { name: 'Accounts' }).click();
+  await goTo(page, 'Accounts');
   await page.getByRole('link', { name: 'acme' }).click();
   await panel.getByRole('button', { name: 'Disable key laptop' }).click();
   await dialog.getByRole('button', { name: 'Disable' }).click();
   await panel.getByRole('cell', { name: 'Disabled' }).waitFor();
   t.equal((await gateway.chat(key, 'Hello')).status, 403, 'and it is refused');
 
-  await page.getByRole('link', { name: 'Usage' }).click();
+  await goTo(page, 'Usage');
   await page.getByLabel('Lines by').selectOption('account');
   await page.getByRole('region', { name: 'Usage' }).getByRole('link', { name: 'acme' }).waitFor();
   const [csv] = await Promise.all([
@@ -124,7 +124,7 @@ void t.test('an operator’s way through it', SKIP, async (t) => {
   ]);
   t.match(readFileSync(await csv.path(), 'utf8'), /^account,calls,/);
 
-  await page.getByRole('link', { name: 'Overview' }).click();
+  await goTo(page, 'Overview');
   const called = page.getByRole('region', { name: 'Models' }).getByRole('row', { name: TEST_MODEL });
   t.match(await called.textContent(), new RegExp(`^${TEST_MODEL}1`), 'one call, come by the stream');
   await page.getByRole('img', { name: /^Refusals.*key disabled/ }).waitFor();
@@ -141,12 +141,12 @@ void t.test('an operator’s way through it', SKIP, async (t) => {
   await course.getByRole('button', { name: '1 hour', pressed: true }).waitFor();
   await course.getByRole('img', { name: /^Tokens, per second/ }).waitFor();
 
-  await page.getByRole('link', { name: 'Upstreams' }).click();
+  await goTo(page, 'Upstreams');
   await page.getByRole('cell', { name: 'Healthy' }).first().waitFor();
   await page.getByRole('button', { name: 'Call all again now' }).click();
   await page.getByText('Done: called again.').waitFor();
 
-  await page.getByRole('link', { name: 'Settings' }).click();
+  await goTo(page, 'Settings');
   const file = join(gateway.folder, 'tollgate.yaml');
   const settings = JSON.parse(readFileSync(file, 'utf8')) as { low_balance?: string };
   writeFileSync(file, JSON.stringify({ ...settings, watch: false, low_balance: 'clamp' }));
@@ -183,7 +183,7 @@ void t.test('operators have tokens, and see what their roles may do', SKIP, asyn
   const { page, faults } = await browser.open({ viewport: WIDE });
   await signIn(page, gateway);
   await page.getByText('bootstrap').waitFor();
-  await page.getByRole('link', { name: 'Operators' }).click();
+  await goTo(page, 'Operators');
   const dialog = page.getByRole('dialog');
   const make = async (name: string, role: string): Promise<string> => {
     await page.getByRole('button', { name: 'New operator' }).click();
@@ -218,7 +218,7 @@ void t.test('operators have tokens, and see what their roles may do', SKIP, asyn
       role,
     );
     t.equal(await other.page.getByRole('link', { name: 'Operators' }).count(), 0);
-    await other.page.getByRole('link', { name: 'Upstreams' }).click();
+    await goTo(other.page, 'Upstreams');
     await other.page.getByRole('cell', { name: 'Healthy' }).first().waitFor();
     const reset = other.page.getByRole('button', { name: 'Call all again now' });
     t.equal(await reset.count(), role === 'support' ? 1 : 0);
@@ -227,7 +227,7 @@ void t.test('operators have tokens, and see what their roles may do', SKIP, asyn
     await page.getByRole('button', { name: 'Disable operator vera' }).click();
     await dialog.getByRole('button', { name: 'Disable' }).click();
     await page.getByRole('cell', { name: 'Disabled' }).waitFor();
-    await other.page.getByRole('link', { name: 'Settings' }).click();
+    await goTo(other.page, 'Settings');
     await other.page.getByLabel('Admin token').waitFor();
     t.ok(
       other.faults.every((fault) => fault.includes('401')),
@@ -250,7 +250,7 @@ void t.test('an account can be made once there are plans to choose from', SKIP, 
     await released;
     await route.continue();
   });
-  await page.getByRole('link', { name: 'Accounts' }).click();
+  await goTo(page, 'Accounts');
   const opener = page.getByRole('button', { name: 'New account' });
   t.ok(await opener.isDisabled(), 'not yet');
   release();
@@ -260,10 +260,10 @@ void t.test('an account can be made once there are plans to choose from', SKIP, 
   await dialog.getByRole('button', { name: 'Create account' }).click();
   await page.getByRole('heading', { name: 'early' }).waitFor();
 
-  await page.getByRole('link', { name: 'Usage' }).click();
+  await goTo(page, 'Usage');
   await page.unroute('**/admin/v1/plans');
   await page.route('**/admin/v1/plans', (route) => route.abort());
-  await page.getByRole('link', { name: 'Accounts' }).click();
+  await goTo(page, 'Accounts');
   t.match(await page.getByRole('alert').textContent(), 'The gateway cannot be reached', 'why there are none');
   t.ok(await opener.isDisabled());
   t.match(faults, [/ERR_FAILED/]);

@@ -86,6 +86,16 @@ export async function signIn(
   await page.getByRole('heading', { name: 'Overview' }).waitFor();
 }
 
+/**
+ * Opens a page by its link of the navigation. Resolves when the page is there: the page before may have controls
+ * of the same names.
+ */
+export async function goTo(page: Page, name: string): Promise<void> {
+  const pages = page.getByRole('navigation', { name: 'Pages' });
+  await pages.getByRole('link', { name, exact: true }).click();
+  await page.getByRole('heading', { name, exact: true, level: 1 }).waitFor();
+}
+
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 interface Violation {
