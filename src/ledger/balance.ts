@@ -61,6 +61,8 @@ export class Balance {
     charged: NOTHING,
     uncovered: NOTHING,
   };
+  /** What the last `takeAvailable` that took something left: a second result of it, to be read at once. */
+  protected left = 0n;
 
   constructor(views: LedgerViews) {
     this.words64 = views.accounts.records64;
@@ -208,7 +210,9 @@ export class Balance {
       const available = Atomics.load(this.words64, index);
       if (available < amountMin) return NOTHING;
       const taken = available < amountMax ? available : amountMax;
-      if (Atomics.compareExchange(this.words64, index, available, available - taken) === available) {
+      const left = available - taken;
+      if (Atomics.compareExchange(this.words64, index, available, left) === available) {
+        this.left = left;
         return asPicoUnits(taken);
       }
     }
@@ -237,7 +241,7 @@ export class Balance {
 export class LeasedBalance extends Balance {
   readonly #onLow: (account: AccountIndex) => void;
 
-  /** `hold` calls `onLow` if it leaves less than LOW_MONEY where there was no less. */
+  /** The `hold` that leaves less than LOW_MONEY, where there was no less, calls `onLow`. */
   constructor(views: LedgerViews, onLow: (account: AccountIndex) => void) {
     super(views);
     this.#onLow = onLow;
@@ -246,8 +250,8 @@ export class LeasedBalance extends Balance {
   override hold(account: AccountIndex, amount: PicoUnits): boolean {
     if (!super.hold(account, amount)) return false;
     const low = Atomics.load(this.words64, account * layout.COUNTED_WORDS64 + layout.LOW_MONEY);
-    const left = super.available(account);
-    if (left < low && left + amount >= low) this.#onLow(account);
+    // What this hold left, not what is there by now: of two holds at once, one would else hide the other.
+    if (this.left < low && this.left + amount >= low) this.#onLow(account);
     return true;
   }
 

@@ -1,8 +1,9 @@
 import t from 'tap';
 import { asPicoUnits, type PicoUnits } from '#src/core/units.js';
-import { Balance, CREDITED_PICO_UNITS_MAX } from '#src/ledger/balance.js';
+import { Balance, CREDITED_PICO_UNITS_MAX, LeasedBalance } from '#src/ledger/balance.js';
 import { createLedgerBuffers, openLedgerViews } from '#src/ledger/layout.js';
-import { ACCOUNT, interruptAt } from '../../fixtures/ledger-world.js';
+import { Leases } from '#src/ledger/leases.js';
+import { ACCOUNT, FakeClock, interruptAt } from '../../fixtures/ledger-world.js';
 
 const pico = (amount: bigint): PicoUnits => asPicoUnits(amount);
 
@@ -197,3 +198,32 @@ void t.test('collects what is uncovered, as far as there is money, and nothing e
   t.match(balance.read(ACCOUNT), { available: 20n, held: 0n, spent: 130n, uncovered: 0n });
   t.end();
 });
+
+void t.test(
+  'at whatever step another thread holds or gives back, the hold that passes the mark says so',
+  (t) => {
+    const acts: Readonly<Record<string, (balance: Balance) => void>> = {
+      'another hold': (balance) => balance.hold(ACCOUNT, pico(20n)),
+      'a hold that alone passes the mark': (balance) => balance.hold(ACCOUNT, pico(60n)),
+      'money that comes back': (balance) => balance.giveBack(ACCOUNT, pico(10n)),
+    };
+    for (const [name, act] of Object.entries(acts)) {
+      for (let step = 0; ; step++) {
+        const buffers = createLedgerBuffers({ accountsMax: 2, callsInFlightMax: 1, shared: true });
+        let said = 0;
+        const [one, two] = [0, 1].map(() => new LeasedBalance(openLedgerViews(buffers), () => (said += 1)));
+        new Leases(buffers, new FakeClock()).addMoney(ACCOUNT, pico(100n), pico(75n));
+        one!.hold(ACCOUNT, pico(10n));
+        const reached = interruptAt(
+          step,
+          () => one!.hold(ACCOUNT, pico(20n)),
+          () => act(two!),
+        );
+        if (!reached) break;
+        const passes = said > 0 || one!.available(ACCOUNT) >= 75n;
+        if (said > 1 || !passes) t.fail(`${name} at step ${step}: said ${said} times`);
+      }
+    }
+    t.end();
+  },
+);
