@@ -9,7 +9,7 @@
 import type { Clock } from '../core/clock.js';
 import { asWallMs, type WallMs } from '../core/units.js';
 import { type CountedViews, dayAt } from './layout.js';
-import { PERIODS_AHEAD_MAX, PERIODS_KNOWN, Stocks } from './stocks.js';
+import { PERIODS_AHEAD_MAX, Stocks } from './stocks.js';
 
 const DAY_MS = 86_400_000;
 /** Ms by which UTC+8 is ahead of UTC: it has no summer time. sharing/valkey-lua.ts builds it into scripts. */
@@ -91,11 +91,8 @@ export class DayCounter {
 
   /** Sets day and count, unless limits are shared. Main thread, before the scope is first used. */
   set(scope: number, dayNumber: number, dayCalls: number): void {
-    const today = this.#today();
+    // A leased stock is only cleared, because `set` does nothing there.
     this.#stocks.clear(dayAt(scope));
-    // Day numbers wrap, so a day from too long ago would look like a later one: its count is dropped. A day
-    // too far ahead was a mistake of the clock: its count becomes that of today.
-    if (today - dayNumber < PERIODS_KNOWN)
-      this.#stocks.set(dayAt(scope), dayNumber - today < PERIODS_KNOWN ? dayNumber : today, dayCalls);
+    this.#stocks.set(dayAt(scope), dayNumber, dayCalls, this.#today());
   }
 }

@@ -328,8 +328,9 @@ export class ScopeQuotas extends QuotaRecords {
   /** Counts what was used `ageMs` ago; nothing if limits are shared. Main thread, before the first use. */
   restore(record: number, settled: SettledQuotas, ageMs: number): void {
     const { dayNumber, monthNumber, minuteTokens } = settled;
+    const now = { day: this.#today(), month: this.#thisMonth() };
     const set = (quota: QuotaNumber, period: number, amount: number): void =>
-      this.#stocks.set(stockAt(record, quota), period, amount);
+      this.#stocks.set(stockAt(record, quota), period, amount, periodOf(quota, now));
     set(TOKENS_PER_DAY, dayNumber, settled.tokensPerDay);
     set(SPEND_PER_DAY, dayNumber, settled.spendPerDay);
     set(CALLS_PER_MONTH, monthNumber, settled.callsPerMonth);

@@ -208,10 +208,18 @@ export class Stocks {
       : { period: period - periodsSince(this.current, period), taken: amountIn(this.current) };
   }
 
-  /** Sets the use in `period`, with nothing held. Main thread, before the scope is first used. */
-  set(stock: number, period: number, settled: number): void {
+  /**
+   * Sets the use in `period`, with nothing held. Numbers of periods wrap, so use from too long ago would look
+   * like that of a later period, and is dropped. A period too far ahead was a mistake of the clock, and its
+   * use becomes that of `currentPeriod`. Main thread, before the scope is first used.
+   */
+  set(stock: number, period: number, settled: number, currentPeriod: number): void {
     invariant(settled >= 0 && settled <= AMOUNT_MAX, 'an amount fits its word');
-    setStock(this.next, period, settled);
+    if (currentPeriod - period >= PERIODS_KNOWN) {
+      this.clear(stock);
+      return;
+    }
+    setStock(this.next, period - currentPeriod < PERIODS_KNOWN ? period : currentPeriod, settled);
     this.#store(stock, this.next);
   }
 

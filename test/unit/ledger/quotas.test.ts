@@ -3,7 +3,7 @@
  * threads, days and months that pass.
  */
 import t from 'tap';
-import { NO_QUOTAS, QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '#src/core/quotas.js';
+import { Calendar, NO_QUOTAS, QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '#src/core/quotas.js';
 import {
   asAccountIndex,
   asCallSlot,
@@ -278,6 +278,52 @@ void t.test('what the store keeps of a scope counts after a restart, and holds d
   t.end();
 });
 
+void t.test('use of a day long ago is over after a restart, and use of one far ahead counts today', (t) => {
+  const { ledgers, clock } = createWorld();
+  const [ledger] = ledgers;
+  const calendar = new Calendar();
+  const [day, month] = [calendar.dayAt(clock.wallMs()), calendar.monthAt(clock.wallMs())];
+  const key = asKeyIndex(2);
+  const spending = asPicoUnits(100_000n);
+  const limits = {
+    tokensPerDay: 100,
+    callsPerMonth: 100,
+    tokensPerMonth: 100,
+    spendPerDay: spending,
+    spendPerMonth: spending,
+  };
+  // The numbers of days and months are kept modulo 2,048.
+  for (const apart of [0, 1, 2, 365, 1_023, 1_024, 1_500, 2_047, 2_048, 3_000, 27_000]) {
+    for (const later of [apart, -apart]) {
+      ledger!.keys.open(key, limits);
+      ledger!.restoreSettled(
+        { kind: 'key', index: key },
+        {
+          dayNumber: Math.max(0, day.number + later),
+          monthNumber: Math.max(0, month.number + later),
+          minuteTokens: 0,
+          tokensPerDay: 60,
+          callsPerMonth: 60,
+          tokensPerMonth: 60,
+          spendPerDay: 60,
+          spendPerMonth: 60,
+        },
+        0,
+      );
+      const needs = { hold: asPicoUnits(1_000n), tokens: 1 };
+      t.equal(ledger!.admit(asCallSlot(0), { account, plan: planOf({}), key }, needs), undefined);
+      ledger!.settle(asCallSlot(0), needs.hold, needs.tokens);
+      const used = later < 0 ? 1n : 61n;
+      t.same(
+        ledger!.useOf({ kind: 'key', index: key }).map((use) => use.used),
+        [used, used, used, used * NANO, used * NANO],
+        `${later} days and months from now`,
+      );
+    }
+  }
+  t.end();
+});
+
 void t.test('a call counts toward one day in all its scopes, though one is a day ahead', (t) => {
   const buffers = createLedgerBuffers({ accountsMax: 1, callsInFlightMax: 4, keysMax: 2 });
   const [clock, aheadClock] = [new FakeClock(), new FakeClock()];
@@ -406,8 +452,9 @@ for (const [what, limits, hasModule] of [
 /** What the flush stores of a scope's calls, tokens and money. */
 function usedOf(ledger: Ledger, scope: Scope): unknown {
   const { kind, index } = scope;
-  const day = kind === 'account' ? ledger.day : ledger[`${kind}s`].day;
-  return [day.read(index), ledger.settledOf(scope)];
+  // The cast: the type checker cannot tell that `index` is of that kind.
+  const counts = kind === 'account' ? ledger.day.read(index) : ledger[`${kind}s`].countsOf(index as never);
+  return [counts, ledger.settledOf(scope)];
 }
 
 void t.test('trees of scopes at random: no quota of any is ever exceeded, and none is lost', (t) => {

@@ -172,7 +172,7 @@ void t.test('at whatever step of an end another call ends, no amount passes the 
   for (let step = 0; ; step++) {
     const words = createWords();
     const [one, two] = [new Stocks(words), new Stocks(words)];
-    one.set(STOCK, DAY, most - 50);
+    one.set(STOCK, DAY, most - 50, DAY);
     const reached = interruptAt(
       step,
       () => one.settle(STOCK, DAY, 0, 40),
