@@ -23,7 +23,7 @@ import type { CountedViews } from './layout.js';
 import { createMinuteTake, type MinuteCounter, type MinuteTake } from './window.js';
 
 const COUNT_BITS = 20n;
-/** The most permits of one grant. leases.ts keeps sums below it. */
+/** The most permits of one grant. leases.ts keeps sums within it. */
 export const PERMITS_MAX = (1 << Number(COUNT_BITS)) - 1;
 invariant(REQUESTS_PER_MINUTE_MAX <= PERMITS_MAX, 'a minute of permits fits the count');
 
@@ -37,8 +37,15 @@ export const WEIGHING_MS = 60_600;
  */
 export const TAKE_MS_MAX = 500;
 
-/** The word of a grant. `expiresMs` is monotonic, and is rounded down, so that no permit is used too late. */
+/**
+ * The word of a grant. `expiresMs` is monotonic, and is rounded down, so that no permit is used too late.
+ * Throws if the permits do not fit their bits: they would reach into the expiry. Main thread.
+ */
 export function grantOf(expiresMs: number, permits: number): bigint {
+  invariant(
+    Number.isInteger(permits) && permits >= 0 && permits <= PERMITS_MAX,
+    `the permits of a grant fit its word, got ${permits}`,
+  );
   return (BigInt(Math.floor(expiresMs)) << COUNT_BITS) | BigInt(permits);
 }
 

@@ -59,6 +59,7 @@ export class CountedLeases<Index extends number> {
    */
   addMinute(scope: Index, expiresMs: number, permits: number, low: number, nowMs: number): 'joined' | number {
     const word = layout.windowAt(scope);
+    const alone = grantOf(expiresMs, permits);
     Atomics.store(this.#words32, scope * layout.COUNTED_WORDS32 + layout.LOW_MINUTE, low);
     for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
       const grant = Atomics.load(this.#words64, word);
@@ -68,7 +69,7 @@ export class CountedLeases<Index extends number> {
         permitsLeft > 0 &&
         permitsLeft + permits <= PERMITS_MAX &&
         (earlierExpiryMs - nowMs) * 2 >= expiresMs - nowMs;
-      const next = isJoined ? grantOf(earlierExpiryMs, permitsLeft + permits) : grantOf(expiresMs, permits);
+      const next = isJoined ? grantOf(earlierExpiryMs, permitsLeft + permits) : alone;
       if (Atomics.compareExchange(this.#words64, word, grant, next) === grant)
         return isJoined ? 'joined' : permitsLeft;
     }

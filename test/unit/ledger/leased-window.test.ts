@@ -90,6 +90,21 @@ void t.test('a second grant joins the first, with the earlier expiry, or takes i
   t.end();
 });
 
+void t.test(
+  'a grant of more permits than its word can count would be valid for longer: it is refused',
+  (t) => {
+    const { clock, window, leases, lend } = createWorld();
+    lend(1, 1_000);
+    for (const permits of [PERMITS_MAX + 1, 2 ** 32, -1, 1.5, NaN, Infinity])
+      t.throws(() => lend(permits, 1_000), /the permits of a grant fit/, String(permits));
+    t.throws(() => lend(1, NaN), RangeError);
+    t.equal(leases.minuteUnused(ACCOUNT), 1, 'and nothing has changed');
+    clock.pass(1_000);
+    t.notOk(window.take(ACCOUNT).admitted);
+    t.end();
+  },
+);
+
 void t.test('who leaves few is the only one to say so', (t) => {
   const { window, lend, low } = createWorld();
   lend(4, 1_000, 2);
