@@ -7,8 +7,9 @@
  * (test/unit/protocol/known-members.test.ts). A number that decoders read differently is rejected, though
  * its value is valid (test/unit/protocol/request-bytes.chat-request.test.ts). A pass over a body is
  * synchronous, because the stack of open objects is in arrays of the module: two interleaved passes would
- * mix their names (no test shows this). Each member of an object that `openLevel` has entered is read by
- * `readName`; a member read by `skipString` would not be checked.
+ * mix their names (no test shows this). The names of a body, which no budget counts, stay there at most until
+ * the next body (test/unit/protocol/known-members.test.ts). Each member of an object that `openLevel` has
+ * entered is read by `readName`; a member read by `skipString` would not be checked.
  */
 import { BODY_MEMBERS_MAX, BODY_NESTING_MAX, BODY_OTHER_NAMES_MAX } from '../core/limits.js';
 import { USUAL_SERVICE_TIERS, type RoutingMember } from '../core/routing-members.js';
@@ -52,6 +53,8 @@ const POSITIONS = new Int32Array(BODY_NESTING_MAX + 1);
 const GIVEN_NAMES = new Int32Array(BODY_NESTING_MAX + 1);
 /** By depth: the unknown names that were given, folded. A single name, the common case, needs no Set. */
 const UNKNOWN_NAMES: (string | Set<string> | undefined)[] = LEVELS.map(() => undefined);
+/** The greatest depth that may have a name there: the next body drops the names, which may be long. */
+let unknownNamesDepth = 0;
 
 /** One frozen array for all requests without such members, which are most. */
 export const NO_MEMBERS: readonly RoutingMember[] = Object.freeze([]);
@@ -76,6 +79,7 @@ export class MemberReader extends JsonReader {
     if (firstByte === -1) throw new BodyError('the request body must be a JSON object, got an empty body');
     if (this.bytes[0] === 0xef && this.bytes[1] === 0xbb && this.bytes[2] === 0xbf)
       throw new BodyError('the request body must not start with a byte-order mark');
+    for (; unknownNamesDepth > 0; unknownNamesDepth--) UNKNOWN_NAMES[unknownNamesDepth] = undefined;
     return firstByte;
   }
 
@@ -163,6 +167,7 @@ export class MemberReader extends JsonReader {
     const earlierNames = UNKNOWN_NAMES[depth];
     if (earlierNames === undefined) {
       UNKNOWN_NAMES[depth] = folded;
+      if (depth > unknownNamesDepth) unknownNamesDepth = depth;
       return;
     }
     const names = typeof earlierNames === 'string' ? new Set([earlierNames]) : earlierNames;

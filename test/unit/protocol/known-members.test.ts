@@ -2,6 +2,7 @@
  * Names of members: at each level that is read, each known name in each of its other forms is refused, or
  * taken where it is the name itself written with escapes; and so is a name that was given twice.
  */
+import { getHeapStatistics } from 'node:v8';
 import t from 'tap';
 import { BODY_MEMBERS_MAX } from '#src/core/limits.js';
 import {
@@ -13,6 +14,7 @@ import {
   STREAM_OPTIONS,
   Level,
 } from '#src/protocol/known-members.js';
+import { collect } from '../../support/collections.js';
 import { readText } from '../../support/read-text.js';
 
 /** A level, where it stands, and a request with `members` in an object of it, which has none of its own. */
@@ -225,5 +227,21 @@ void t.test('a level takes no name that it would never find', (t) => {
     t.throws(() => new Level({ [name]: undefined }), /lower case/, name);
   t.throws(() => new Level({ url: undefined }, { uri: 'storage_url' }), /stored/);
   t.doesNotThrow(() => new Level({ url_2: undefined }, { url_2: 'storage_url' }));
+  t.end();
+});
+
+void t.test('no name of a body stays in memory once the next body is read', (t) => {
+  const readLongNames = (): void => {
+    const name = 'x'.repeat(256 * 1024);
+    for (const { body } of placesOf()) readText(body(`"${name}":1`));
+  };
+  t.ok(readText(inRequest('')).ok);
+  collect();
+  const beforeBytes = getHeapStatistics().used_heap_size;
+  readLongNames();
+  t.ok(readText(inRequest('')).ok);
+  collect();
+  const grownBytes = getHeapStatistics().used_heap_size - beforeBytes;
+  t.ok(grownBytes < 128 * 1024, `${grownBytes} bytes more`);
   t.end();
 });
