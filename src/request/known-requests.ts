@@ -9,7 +9,7 @@
  * looked up for each request, known or not. So the oldest entries are removed only to bound the memory.
  *
  * Must hold: `read` returns for a known request what the door would read of its body. Requests share the
- * ChatCall of an entry, so nobody writes to its fields.
+ * ChatCall of an entry; its type lets nobody write to its fields. All texts of an entry count.
  */
 import { asBuffer } from '../core/bytes.js';
 import type { AccountIndex } from '../core/units.js';
@@ -25,8 +25,8 @@ const KNOWN_ENTRY_BYTES = 1_024;
 /** An entry. A request that has one is _known_. */
 export interface KnownRequest {
   readonly door: Door;
-  /** The result of `door.read` for the body: always a call, never an error. */
-  readonly readResult: ChatRequestResult;
+  /** The result of `door.read` for the body. */
+  readonly readResult: Extract<ChatRequestResult, { readonly ok: true }>;
   /**
    * What decides on the response besides the body (door, model, settings), as one text. replay.ts makes it
    * for each request, and requestDigestOf of protocol/request-digest.ts puts it into the digest of the key.
@@ -89,10 +89,14 @@ export class KnownRequests {
     // If `knownFor` has returned the entry, `key` is the entry's own object: the request is known already.
     if (bodyText === '' || known?.key === key) return;
     this.#forget(bodyText);
-    // Latin-1 takes one byte a character; the text of a call may take two.
-    const bytes = KNOWN_ENTRY_BYTES + bodyText.length + 2 * call.body.length;
-    const readResult = { ok: true, call } as const;
-    this.#byText.set(bodyText, { door, readResult, facts, key, name: nameOfResponse(key), bytes });
+    const name = nameOfResponse(key);
+    // The text of a call may take two bytes a character. All others are Latin-1, which takes one.
+    const bytes =
+      KNOWN_ENTRY_BYTES +
+      bodyText.length +
+      2 * call.body.length +
+      (facts.length + key.key.length + name.length);
+    this.#byText.set(bodyText, { door, readResult: { ok: true, call }, facts, key, name, bytes });
     this.#bytes += bytes;
     this.#evict();
   }

@@ -100,3 +100,21 @@ void t.test('memory is bounded, and the oldest go first', (t) => {
   t.equal(off.bodyText, '', 'without a cache nothing is copied');
   t.end();
 });
+
+void t.test('an entry counts with all its texts', (t) => {
+  const known = knownRequests();
+  const bytesOf = (facts: string, key = KEY): number => {
+    const before = known.bytes;
+    remember(known, bodyOf(`${known.bytes}`.padStart(10)), key, facts);
+    return known.bytes - before;
+  };
+  const bytes = bytesOf(FACTS);
+  t.equal(
+    bytesOf(FACTS + 'b'.repeat(1_000)) - bytes,
+    1_000,
+    'the header `anthropic-beta` is one of its facts',
+  );
+  const long = cacheKeyOf(ACCOUNT, 'm'.repeat(501), 'a'.repeat(64));
+  t.ok(bytesOf(FACTS, long) - bytes >= 1_000, 'the key, and the name that is made of it');
+  t.end();
+});
