@@ -102,3 +102,19 @@ void t.test(
     t.end();
   },
 );
+
+void t.test('a visit that throws loses no account, neither its own nor a later one', (t) => {
+  const marked = [0, 5, 31, 40, 129];
+  for (const failing of marked) {
+    const { dirty, drained } = createDirtySet();
+    for (const account of marked) dirty.mark(asAccountIndex(account));
+    const visited: number[] = [];
+    const visit = (account: number): void => {
+      if (account === failing) throw new Error('no room');
+      visited.push(account);
+    };
+    t.throws(() => dirty.drain(visit, ACCOUNTS), /no room/);
+    t.same([...visited, ...drained()], marked, `account ${failing} fails`);
+  }
+  t.end();
+});
