@@ -350,7 +350,7 @@ export class Calls {
         ? this.day.take(account, plan.callsPerDay, this.#wallMs)
         : limited.takeDay(index, callsPerDay, this.#wallMs);
     if (dayNumber === undefined) return false;
-    this.#callLeft.setDay(scope, limited === undefined ? this.day.left : limited.day.left);
+    this.#callLeft.setDay(scope, limited === undefined ? this.day.left : limited.dayLeft);
     // The earliest day, if scopes count different days: giving back never lowers a day that did not count it.
     taken.dayNumber = Math.min(taken.dayNumber, dayNumber);
     taken.masks[scope]! |= DAY_BIT;

@@ -8,7 +8,8 @@
  * A key without limits has a record too, but no thread touches the record, so it takes no memory.
  *
  * Must hold: each take and each giving back marks the scope dirty, because a restart forgets what is not
- * flushed. This file marks for the day, window.ts for the minute, calls.ts for all other quotas.
+ * flushed. This file marks for the day, which it alone reaches, window.ts for the minute, calls.ts for all
+ * other quotas (test/unit/ledger/quotas.test.ts: a flush at each step of a call).
  */
 import { invariant } from '../core/errors.js';
 import { NO_QUOTAS, type QuotaLimits } from '../core/quotas.js';
@@ -33,7 +34,7 @@ export class LimitedScopes<Index extends number = KeyIndex> {
   readonly #slots: number;
   readonly #words32: Int32Array;
   readonly minute: MinuteCounter<Index>;
-  readonly day: DayCounter;
+  readonly #day: DayCounter;
   readonly #quotas: ScopeQuotas;
   /** Scopes whose use or counts the next flush stores. */
   readonly dirty: DirtySet<Index>;
@@ -50,7 +51,7 @@ export class LimitedScopes<Index extends number = KeyIndex> {
     this.#slots = slots;
     this.#words32 = views.records32;
     this.minute = minute;
-    this.day = day;
+    this.#day = day;
     this.#quotas = quotas;
     this.dirty = new DirtySet(views);
   }
@@ -77,20 +78,25 @@ export class LimitedScopes<Index extends number = KeyIndex> {
 
   /** Takes a call of the scope's day. Returns the number of its day; undefined if none is left. */
   takeDay(index: Index, callsPerDay: number, nowMs?: WallMs): number | undefined {
-    const dayNumber = this.day.take(index, callsPerDay, nowMs);
+    const dayNumber = this.#day.take(index, callsPerDay, nowMs);
     if (dayNumber !== undefined) this.dirty.mark(index);
     return dayNumber;
   }
 
+  /** How many calls the last `takeDay` left of its day, as far as this process knows. */
+  get dayLeft(): number {
+    return this.#day.left;
+  }
+
   /** Gives back a call that `takeDay` took from `dayNumber`, once. */
   giveBackDay(index: Index, dayNumber: number): void {
-    this.day.giveBack(index, dayNumber);
+    this.#day.giveBack(index, dayNumber);
     this.dirty.mark(index);
   }
 
   /** What the scope has used: permits that weigh now, and the calls of its last day. Allocates. */
   countsOf(index: Index): ScopeCounts {
-    return { minuteUsed: this.minute.usedOf(index), ...this.day.read(index) };
+    return { minuteUsed: this.minute.usedOf(index), ...this.#day.read(index) };
   }
 
   /** The quota record of the scope; undefined if the scope has no quotas besides the minute and the day. */
@@ -134,7 +140,7 @@ export class LimitedScopes<Index extends number = KeyIndex> {
     if (record !== undefined) this.#quotas.clear(record);
     Atomics.store(this.#words32, index * layout.COUNTED_WORDS32 + layout.PARENT, layout.wordOf(parent));
     this.minute.clear(index);
-    this.day.set(index, used?.dayNumber ?? 0, used?.dayCalls ?? 0);
+    this.#day.set(index, used?.dayNumber ?? 0, used?.dayCalls ?? 0);
     if (used !== undefined) this.minute.restore(index, used.minuteUsed, ageMs);
   }
 

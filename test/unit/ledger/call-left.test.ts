@@ -112,7 +112,11 @@ for (const hasModule of [true, false])
         const limited = kind === 'key' ? ledger.keys : ledger.groups;
         const callsPerDay = limited.callsPerDayOf(index as never);
         if (callsPerDay !== undefined && needs.isFree !== true)
-          add({ kind, index } as Scope, 'calls_per_day', callsPerDay - limited.day.read(index).dayCalls);
+          add(
+            { kind, index } as Scope,
+            'calls_per_day',
+            callsPerDay - limited.countsOf(index as never).dayCalls,
+          );
       }
       if (limits !== undefined) {
         const index = asModelScopeIndex(ledger.modelScopes.slotOf(account, 5)!);
@@ -122,7 +126,7 @@ for (const hasModule of [true, false])
           add(
             { kind: 'model', index },
             'calls_per_day',
-            callsPerDay - ledger.models.day.read(index).dayCalls,
+            callsPerDay - ledger.models.countsOf(index).dayCalls,
           );
         const used = ledger.models.minute.usedOf(index);
         // Of this quota alone the record has no slot.
