@@ -108,6 +108,7 @@ export class UpstreamCounters {
   /** Takes of each quota that has a limit; returns undefined, or takes nothing and returns why. Worker. */
   take(scope: UpstreamScopeIndex, limits: UpstreamLimits, tokens: number): Shortage | undefined {
     invariant(this.#stripe !== undefined, 'who takes has a stripe, from which its death is mended');
+    invariant(tokens >= 0, 'the tokens that a call may use are not negative');
     const { callsInFlight, tokensPerMinute, requestsPerMinute } = limits;
     // A permit cannot be given back, so it is taken last. But it is checked first, so that in most rejections
     // nothing has to be given back.
@@ -140,6 +141,7 @@ export class UpstreamCounters {
 
   /** Replaces the tokens that `take` took by the used ones. Only for limits with tokens a minute. Worker. */
   settle(scope: UpstreamScopeIndex, held: number, used: number): void {
+    invariant(used >= 0, 'the tokens that a call used are not negative');
     this.#hold(scope, HELD_TOKENS, -held);
     this.#settleTokens(scope, held, used);
   }

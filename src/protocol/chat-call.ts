@@ -10,7 +10,7 @@
  * again, because a search would cost a listener 10 to 60 ms for a body of 10 MB.
  */
 import { asBuffer } from '../core/bytes.js';
-import type { ErrorRecord } from '../core/errors.js';
+import { type ErrorRecord, invariant } from '../core/errors.js';
 import { PROMPT_PARTS_MAX, PROMPT_TOKENS_BESIDE_DOCUMENT, PROMPT_TOKENS_OF_PART } from '../core/limits.js';
 import type { RoutingMember } from '../core/routing-members.js';
 import type { ChatRequest } from './chat-schema.js';
@@ -168,13 +168,14 @@ export function withModelId<Body extends SplicedBody>(call: Body, id: string): B
 }
 
 /**
- * The call with at most `boundTokens` output tokens, an integer from 0. Lowers each member in which the
- * client gave more. Adds `outputTokensName` if the body has none of these members. Costs a copy of the body,
- * unless no member is changed.
+ * The call with at most `boundTokens` output tokens; throws if that is no whole number from 0. Lowers each
+ * member in which the client gave more. Adds `outputTokensName` if the body has none of these members. Costs a
+ * copy of the body, unless no member is changed.
  */
 export function withOutputTokensMax<
   Body extends SplicedBody & Partial<Pick<ChatCall, 'outputTokensMax' | 'outputTokensName'>>,
 >(call: Body, boundTokens: number): Body & { outputTokensMax: number } {
+  invariant(Number.isSafeInteger(boundTokens) && boundTokens >= 0, 'a bound of tokens is a whole number');
   const text = String(boundTokens);
   const spans = [call.maxTokens, call.maxCompletionTokens].filter((span) => !isNowhere(span));
   // NaN if the member is null.

@@ -154,3 +154,17 @@ void t.test('what is not limited is not counted', (t) => {
   );
   t.end();
 });
+
+void t.test('what is no number of tokens is neither taken nor given back', (t) => {
+  const { one, used } = world();
+  const tokens = limitsOf({ tokensPerMinute: 100 });
+  t.equal(one.take(SCOPE, tokens, 40), undefined);
+  for (const amount of [NaN, -1]) {
+    t.throws(() => one.take(SCOPE, tokens, amount), /tokens/);
+    t.throws(() => one.settle(SCOPE, 40, amount), /tokens/);
+  }
+  t.same(used(tokens), [40]);
+  one.settle(SCOPE, 40, 10);
+  t.same(used(tokens), [10]);
+  t.end();
+});

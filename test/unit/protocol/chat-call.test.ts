@@ -188,3 +188,9 @@ void t.test('a large body is copied and not read again', (t) => {
   }
   t.end();
 });
+
+void t.test('what is no number of tokens is not written into a body', (t) => {
+  for (const tokens of [NaN, -1, 1.5, Infinity, 2 ** 53, 1e21])
+    t.throws(() => withOutputTokensMax(read(`{"model":"m",${MESSAGES}}`), tokens), /whole number/);
+  t.end();
+});
