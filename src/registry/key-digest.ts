@@ -4,7 +4,8 @@
  * tokens on the main thread.
  *
  * Must hold: no random byte is used twice (test/unit/registry/key-digest.random-bytes.test.ts). WELL_FORMED
- * accepts what `generateKey` makes, for ever: callers have such keys.
+ * accepts what `generateKey` makes, and `digestOf` finds it, for ever: callers have such keys, and the store
+ * has their digests (the test has one of each).
  */
 import { hash, randomBytes } from 'node:crypto';
 import { invariant } from '../core/errors.js';
@@ -26,10 +27,12 @@ export function takeRandomBytes(count: number): Buffer {
 
 const KEY_PREFIX = 'sk-';
 const KEY_BYTES = 32;
+/** A character of base64url has 6 bits. */
+const SECRET_CHARS = Math.ceil((8 * KEY_BYTES) / 6);
 /** The prefix, and 256 bits in 43 characters of base64url. */
-export const WELL_FORMED = /^sk-[A-Za-z0-9_-]{43}$/;
-/** How many characters WELL_FORMED accepts. */
-export const KEY_CHARS = KEY_PREFIX.length + 43;
+export const WELL_FORMED = new RegExp(`^${KEY_PREFIX}[A-Za-z0-9_-]{${SECRET_CHARS}}$`);
+/** How many characters a text has that WELL_FORMED accepts. */
+export const KEY_CHARS = KEY_PREFIX.length + SECRET_CHARS;
 
 export const DIGEST_BYTES = 32;
 
