@@ -25,4 +25,8 @@ const { checkCode } = await import('../dist/core/check-code.js');
 const checks = [...CHECKED_SCHEMAS].map(
   ([name, schema]) => `  ${JSON.stringify(name)}: ${checkCode(name, schema)},`,
 );
-writeFileSync(PATH, `${HEAD}export const MADE = true;\nexport const CHECKS = {\n${checks.join('\n')}\n};\n`);
+writeFileSync(
+  PATH,
+  // Without a prototype, so that a schema called `constructor` finds no function that is not its check.
+  `${HEAD}export const MADE = true;\nexport const CHECKS = {\n  __proto__: null,\n${checks.join('\n')}\n};\n`,
+);

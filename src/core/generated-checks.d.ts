@@ -12,5 +12,5 @@
  */
 export const MADE: boolean;
 
-/** By the name that `schemaCheck` is called with, which throws if the name is not here. */
+/** By the name that `schemaCheck` is called with, which throws if the name is not here. No prototype. */
 export const CHECKS: Readonly<Record<string, (value: unknown) => boolean>>;

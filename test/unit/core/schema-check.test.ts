@@ -78,6 +78,8 @@ void t.test('each check is made, and says what TypeBox says', async (t) => {
 
 void t.test('a check that the build has not made is refused with a sentence', (t) => {
   t.throws(() => schemaCheck('Unmade', {}), /the check Unmade is not made: run `npm run build`/);
+  for (const name of ['constructor', 'toString'])
+    t.throws(() => schemaCheck(name, {}), /is not made/, `${name} is no check either`);
   t.throws(() => schemaCheck('StoredKey', {}), /one schema is called StoredKey/);
   t.end();
 });
