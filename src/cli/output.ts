@@ -80,8 +80,9 @@ export function terminalWidth(): number {
 /** Prints one item as lines of `name  value`. */
 export async function printFields(fields: readonly (readonly [string, string])[]): Promise<void> {
   const { pad, widthOf } = await import('./table.js');
-  const width = Math.max(...fields.map(([name]) => widthOf(name)));
-  for (const [name, value] of fields) printLine(`${pad(name, width)}  ${value}`);
+  const names = fields.map(([name]) => visible(name));
+  const width = Math.max(...names.map(widthOf));
+  fields.forEach(([, value], index) => printLine(`${pad(names[index]!, width)}  ${value}`));
 }
 
 /** Returns whole Unix seconds as text: `2025-01-31 12:00:00Z`. */

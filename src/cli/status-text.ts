@@ -8,13 +8,13 @@
  * - Each field that StatusView makes optional may be missing, because the gateway may have another version.
  *   UNKNOWN stands for a missing field. A section that is only printed if it has rows is left out.
  * - No line is wider than the terminal.
- * - No text of the document controls the terminal: table.ts and `headOf` make it visible.
+ * - No text of the document controls the terminal: each line is VisibleText, of table.ts or `headOf`.
  *
  * The functions of single numbers are exported for status-text.numbers.test.ts.
  */
 import type { GroupView } from '../admin/views.js';
 import { percentText } from '../core/quotas.js';
-import { visible } from '../core/wrong-input.js';
+import { visible, type VisibleText } from '../core/wrong-input.js';
 import type { CredentialStatus, Percentile, ThreadStatus } from '../telemetry/status-document.js';
 import {
   type Percentiles,
@@ -96,11 +96,11 @@ export function statusText(status: StatusView, stats: StatusStats, width: number
     credentialsOf(status.credentials ?? [], width),
     threadsOf(status.threads ?? [], width),
   ].filter((section) => section.length > 0);
-  const lines = sections.flatMap((section, index) => (index === 0 ? section : ['', ...section]));
+  const lines = sections.flatMap((section, index) => (index === 0 ? section : [visible(''), ...section]));
   return `${lines.map((line) => cutTo(line, width)).join('\n')}\n`;
 }
 
-function headOf(status: StatusView): string[] {
+function headOf(status: StatusView): VisibleText[] {
   const { ready, store } = status;
   const limitCalls = status.limits?.calls_in_flight;
   const ofLimitText = limitCalls === undefined ? '' : ` of ${countText(limitCalls)}`;
@@ -172,7 +172,7 @@ const TIME_COLUMNS: readonly Column<TimeRow>[] = [
 ];
 
 /** Returns counters, and times beside or below them. The time `gateway` is the overhead. */
-function trafficOf(stats: StatusStats, width: number): string[] {
+function trafficOf(stats: StatusStats, width: number): VisibleText[] {
   const countRow = (name: string, { perSecond, total }: Rate): CountRow => ({
     name,
     perSecond: rateText(perSecond),
@@ -205,7 +205,7 @@ function trafficOf(stats: StatusStats, width: number): string[] {
   return [...tableLines(COUNT_COLUMNS, counts, width), ...tableLines(TIME_COLUMNS, times, width)];
 }
 
-function outcomesOf({ outcomes }: StatusStats, width: number): string[] {
+function outcomesOf({ outcomes }: StatusStats, width: number): VisibleText[] {
   if (outcomes.length === 0) return [];
   return tableLines<StatusStats['outcomes'][number]>(
     [
@@ -221,7 +221,7 @@ function outcomesOf({ outcomes }: StatusStats, width: number): string[] {
 /** Shown if an upstream of the table has limits. */
 const USED_COLUMN: Column<UpstreamView> = { title: 'USED', text: usedText, align: 'right' };
 
-function upstreamsOf(upstreams: readonly UpstreamView[], width: number): string[] {
+function upstreamsOf(upstreams: readonly UpstreamView[], width: number): VisibleText[] {
   if (upstreams.length === 0) return [];
   return tableLines<UpstreamView>(
     [
@@ -253,7 +253,7 @@ function usedText({ quotas, waiting_calls: waiting = 0 }: UpstreamView): string 
 const GROUPS_SHOWN_MAX = 10;
 
 /** Returns the groups whose fullest quota is used or held most, GROUPS_SHOWN_MAX of them at most. */
-function groupsOf(groups: readonly Partial<GroupView>[], width: number): string[] {
+function groupsOf(groups: readonly Partial<GroupView>[], width: number): VisibleText[] {
   const rows = groups
     .flatMap(({ path, accounts, quotas = {} }) => {
       const uses = Object.entries(quotas).map(([quota, { limit, used, held }]) => ({
@@ -282,7 +282,7 @@ function groupsOf(groups: readonly Partial<GroupView>[], width: number): string[
 }
 
 /** Returns the credentials of cloud providers, which the gateway renews. */
-function credentialsOf(credentials: readonly Partial<CredentialStatus>[], width: number): string[] {
+function credentialsOf(credentials: readonly Partial<CredentialStatus>[], width: number): VisibleText[] {
   if (credentials.length === 0) return [];
   const expiry = ({ expires_at: seconds }: Partial<CredentialStatus>): string =>
     seconds === undefined
@@ -311,7 +311,7 @@ function credentialsOf(credentials: readonly Partial<CredentialStatus>[], width:
   );
 }
 
-function threadsOf(threads: readonly Partial<ThreadStatus>[], width: number): string[] {
+function threadsOf(threads: readonly Partial<ThreadStatus>[], width: number): VisibleText[] {
   if (threads.length === 0) return [];
   return tableLines<Partial<ThreadStatus>>(
     [
@@ -328,6 +328,10 @@ function threadsOf(threads: readonly Partial<ThreadStatus>[], width: number): st
   );
 }
 
-function tableLines<Row>(columns: readonly Column<Row>[], rows: readonly Row[], width: number): string[] {
+function tableLines<Row>(
+  columns: readonly Column<Row>[],
+  rows: readonly Row[],
+  width: number,
+): VisibleText[] {
   return [...tableText(columns, rows, width).lines];
 }

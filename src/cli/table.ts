@@ -2,10 +2,11 @@
  * Formats tables as lines of text. Widths are counted in terminal cells: a letter takes one cell, a Chinese
  * character or an emoji two. output.ts and status-text.ts use the functions, for commands. Pure.
  *
- * Must hold: no name can control the terminal by escape sequences (test/unit/cli/table.test.ts).
+ * Must hold: no name can control the terminal by escape sequences (test/unit/cli/table.test.ts). So all
+ * functions take and return VisibleText, and `tableText` makes its own of what columns return.
  */
 import stringWidth from 'string-width';
-import { visible } from '../core/wrong-input.js';
+import { visible, type VisibleText } from '../core/wrong-input.js';
 
 export interface Column<Row> {
   /** In capitals, which tell the title line from the rows. */
@@ -21,7 +22,7 @@ export interface Column<Row> {
 }
 
 interface TableText {
-  readonly lines: readonly string[];
+  readonly lines: readonly VisibleText[];
   /** Whether the table was too wide and something was cut; `…` shows where. */
   readonly narrowed: boolean;
 }
@@ -39,7 +40,7 @@ export function tableText<Row>(
   widthMax = Infinity,
 ): TableText {
   const textRows = [
-    columns.map(({ title }) => title),
+    columns.map(({ title }) => visible(title)),
     ...rows.map((row) => columns.map(({ text }) => visible(text(row)))),
   ];
   const fullWidths = columns.map((_, index) =>
@@ -53,7 +54,7 @@ export function tableText<Row>(
         return pad(cutTo(text, width), width, columns[index]!.align);
       });
       // A terminal would wrap a longer line, and the columns would no longer be aligned. So its end is cut.
-      return cutTo(padded.join(GAP).trimEnd(), widthMax);
+      return cutTo(padded.join(GAP).trimEnd() as VisibleText, widthMax);
     }),
     narrowed: totalOf(fullWidths) > widthMax,
   };
@@ -83,30 +84,30 @@ function totalOf(widths: readonly number[]): number {
   return widths.reduce((sum, width) => sum + width, 0) + GAP.length * (widths.length - 1);
 }
 
-/** Returns how many cells a text takes on a terminal. The text must come from `visible`. */
-export function widthOf(text: string): number {
-  // `false` is string-width's default: escape sequences have no width. `visible` has left none.
+/** Returns how many cells a text takes on a terminal. */
+export function widthOf(text: VisibleText): number {
+  // `false` is string-width's default: escape sequences have no width. VisibleText has none.
   return PRINTABLE_ASCII.test(text) ? text.length : stringWidth(text, { countAnsiEscapeCodes: false });
 }
 
 /** Returns the text, filled up with spaces to `width` cells. `right`: the spaces come before the text. */
-export function pad(text: string, width: number, align?: 'right'): string {
+export function pad(text: VisibleText, width: number, align?: 'right'): VisibleText {
   const space = ' '.repeat(Math.max(width - widthOf(text), 0));
-  return align === 'right' ? space + text : text + space;
+  return (align === 'right' ? space + text : text + space) as VisibleText;
 }
 
 const graphemes = new Intl.Segmenter(undefined, { granularity: 'grapheme' });
 
-/** Returns the text, or its beginning and `…`, in at most `width` cells. `width` is at least 1. */
-export function cutTo(text: string, width: number): string {
+/** Returns the text, or its beginning and `…`, in at most `width` cells, and in one if `width` is less. */
+export function cutTo(text: VisibleText, width: number): VisibleText {
   if (widthOf(text) <= width) return text;
   let beginning = '';
   // The sign `…` takes the first cell.
   let usedCells = 1;
   for (const { segment } of graphemes.segment(text)) {
-    usedCells += widthOf(segment);
+    usedCells += widthOf(segment as VisibleText);
     if (usedCells > width) break;
     beginning += segment;
   }
-  return `${beginning}…`;
+  return `${beginning}…` as VisibleText;
 }

@@ -7,6 +7,7 @@
  * Must hold: the texts stay, because users and tests of these readers match on them; the edit distance is
  * exact (test/unit/core/wrong-input.nearest-name.test.ts).
  */
+import type { Branded } from './units.js';
 
 /**
  * Matches a control character; a character that breaks a line or sets the direction of writing, by which one
@@ -18,12 +19,15 @@ export const UNPRINTABLE = /[\p{Cc}\p{Cs}\u061c\u200e\u200f\u2028-\u202e\u2066-\
 
 const UNPRINTABLES = new RegExp(UNPRINTABLE, 'gu');
 
+/** A text on one line without unprintable characters: what `visible` returns, or is made of that alone. */
+export type VisibleText = Branded<string, 'VisibleText'>;
+
 /**
  * The text on one line, with `�` for each unprintable character. A text may come from anybody, and must not
  * move the cursor of an operator's terminal or reverse its lines.
  */
-export function visible(text: string): string {
-  return text.replace(UNPRINTABLES, '\u{fffd}');
+export function visible(text: string): VisibleText {
+  return text.replace(UNPRINTABLES, '\u{fffd}') as VisibleText;
 }
 
 /** Names of members and positions in arrays from the root, such as `['models', 0, 'price']`. */

@@ -3,6 +3,7 @@ import type { GroupView } from '#src/admin/views.js';
 import { statsOf, type StatusView } from '#src/cli/status-stats.js';
 import { statusText } from '#src/cli/status-text.js';
 import { widthOf } from '#src/cli/table.js';
+import { visible } from '#src/core/wrong-input.js';
 import type { CredentialStatus } from '#src/telemetry/status-document.js';
 
 const STATUS: StatusView = {
@@ -69,7 +70,7 @@ void t.test('no line is wider than the terminal, and nothing is cut if there is 
     'nothing is cut',
   );
   for (let columns = 20; columns <= 200; columns++) {
-    const widest = Math.max(...linesOf(STATUS, columns).map(widthOf));
+    const widest = Math.max(...linesOf(STATUS, columns).map((line) => widthOf(visible(line))));
     if (widest > columns) t.fail(`${widest} wide in ${columns} columns`);
   }
   t.same(linesOf(STATUS, Infinity), whole, 'a pipe has no width');

@@ -56,12 +56,12 @@ void t.test('names cannot steer the terminal', (t) => {
 });
 
 void t.test('cut and padded', (t) => {
-  t.equal(cutTo('日本語', 6), '日本語');
-  t.equal(cutTo('日本語', 5), '日本…');
-  t.equal(cutTo('日本語', 4), '日…', 'half a character is none');
-  t.equal(cutTo('👩‍👩‍👧👩‍👩‍👧', 3), '👩‍👩‍👧…');
-  t.equal(widthOf(''), 0);
-  t.equal(pad('日', 3, 'right'), ' 日');
-  t.equal(pad('too long', 3), 'too long');
+  t.equal(cutTo(visible('日本語'), 6), '日本語');
+  t.equal(cutTo(visible('日本語'), 5), '日本…');
+  t.equal(cutTo(visible('日本語'), 4), '日…', 'half a character is none');
+  t.equal(cutTo(visible('👩‍👩‍👧👩‍👩‍👧'), 3), '👩‍👩‍👧…');
+  t.equal(widthOf(visible('')), 0);
+  t.equal(pad(visible('日'), 3, 'right'), ' 日');
+  t.equal(pad(visible('too long'), 3), 'too long');
   t.end();
 });
