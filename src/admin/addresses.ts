@@ -4,8 +4,9 @@
  * has this file in the browser, so it imports nothing.
  *
  * Must hold: the words stay, because operators' programs use those of ROOT, and consoles that stay open over
- * an update use all (paths of routes: test/unit/admin/stable-names.test.ts; the header:
- * authentication.session.test.ts).
+ * an update use all. Tests in test/unit/admin have each as it is: stable-names.test.ts ROOT,
+ * authentication.session.test.ts the session and the header, playground.test.ts its path, api.test.ts the
+ * most items.
  */
 
 /** The paths of all routes are below this one. */

@@ -4,7 +4,8 @@
  * gateway process.
  *
  * Must hold: each slot is looked up again every hour, because another key may get the slot of a deleted key
- * after a day. So gateway-logs.ts calls `forgetOld` at each drain of the call rings.
+ * after a day. So gateway-logs.ts calls `forgetOld` at each drain of the call rings
+ * (test/unit/gateway/gateway-logs.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import type { AccountIndex, KeyIndex } from '../core/units.js';

@@ -114,7 +114,8 @@ void t.test('a call of an idle process is written as soon as it is taken out of 
   const data = t.testdir();
   const control = createLogSwitch();
   const ring = createCallRing();
-  const names = { ids: { forgetOld: () => undefined }, requestPrefixOf: () => 'req_idle-' };
+  let forgotten = 0;
+  const names = { ids: { forgetOld: () => (forgotten += 1) }, requestPrefixOf: () => 'req_idle-' };
   const logs = await new Promise<GatewayLogs>((resolve) => {
     const begun = new GatewayLogs({
       settings: { ...settings, data },
@@ -133,4 +134,5 @@ void t.test('a call of an idle process is written as soon as it is taken out of 
   t.teardown(() => logs.close());
   t.ok(logs.growingCalls, 'without another second for its block');
   t.ok(await callReaderOf(data).find('req_idle-1'));
+  t.ok(forgotten > 0, 'each drain forgets ids whose slots may be those of other keys by now');
 });
