@@ -8,7 +8,7 @@ import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { SystemClock } from '#src/core/clock.js';
-import { Calendar } from '#src/core/quotas.js';
+import { Calendar } from '#src/core/calendar.js';
 import { asPicoUnits } from '#src/core/units.js';
 import type { LeaseAsk } from '#src/sharing/coordinator.js';
 import { ValkeyCoordinator } from '#src/sharing/valkey-coordinator.js';

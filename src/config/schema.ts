@@ -23,7 +23,7 @@ import {
   UPSTREAM_RESPONSE_BYTES_MAX,
   WORKERS_MAX,
 } from '../core/limits.js';
-import { isTimezone, SPECIFIED_TIMEZONE } from '../core/quotas.js';
+import { isTimezone, SPECIFIED_TIMEZONE } from '../core/calendar.js';
 import {
   BODY_BYTES_MAX,
   BODY_BYTES_MIN,

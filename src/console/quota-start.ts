@@ -5,7 +5,8 @@
  * Must hold: the moment is that of the gateway's calendar, also in a day or a month in which clocks change
  * (test/unit/console/quota-start.test.ts).
  */
-import { Calendar, isTimezone, QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
+import { Calendar, isTimezone } from '../core/calendar.js';
+import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
 import { operatorNow } from './session.js';
 
 /** The calendar of the setting `quota_timezone`; undefined if this browser does not know the zone. */

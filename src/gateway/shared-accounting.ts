@@ -14,7 +14,7 @@ import type { MessagePort } from 'node:worker_threads';
 import type { LeaseEnd, LeaseMessages, LeaseScope } from '../channel/lease-channel.js';
 import type { Settings } from '../config/schema.js';
 import type { AskReply } from '../core/ask-port.js';
-import { Calendar } from '../core/quotas.js';
+import { Calendar } from '../core/calendar.js';
 import { CoordinatorClock } from '../ledger/coordinator-clock.js';
 import { Leases, type SpentAccounting } from '../ledger/leases.js';
 import { type UpstreamBuffers, UpstreamLeases } from '../ledger/upstream-counters.js';

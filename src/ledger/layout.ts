@@ -91,7 +91,8 @@ import {
   MODEL_SCOPES_MAX,
   QUOTA_SCOPES_MAX,
 } from '../core/limits.js';
-import { type QuotaName, SPECIFIED_TIMEZONE } from '../core/quotas.js';
+import { SPECIFIED_TIMEZONE } from '../core/calendar.js';
+import type { QuotaName } from '../core/quotas.js';
 import { lowestBitOf } from './packed-words.js';
 import { RESERVATION_BYTES } from './reservation-layout.js';
 

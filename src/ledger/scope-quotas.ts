@@ -14,7 +14,8 @@
  */
 import type { Clock } from '../core/clock.js';
 import { PICO_PER_NANO } from '../core/money.js';
-import { Calendar, type Period, type QuotaName } from '../core/quotas.js';
+import { Calendar, type Period } from '../core/calendar.js';
+import type { QuotaName } from '../core/quotas.js';
 import { asWallMs, type MonotonicMs, type PicoUnits, type WallMs } from '../core/units.js';
 import {
   CALLS_PER_MONTH,

@@ -10,15 +10,8 @@
  * Fields of QuotaUseRecord are on disk, so they keep their meaning (store/quota-use-rows.ts).
  */
 import { PICO_PER_NANO } from '../core/money.js';
-import {
-  type Calendar,
-  type Period,
-  QUOTA_FIELDS,
-  QUOTA_KINDS,
-  QUOTA_NAMES,
-  type QuotaLimits,
-  type QuotaName,
-} from '../core/quotas.js';
+import type { Calendar, Period } from '../core/calendar.js';
+import { QUOTA_FIELDS, QUOTA_KINDS, QUOTA_NAMES, type QuotaLimits, type QuotaName } from '../core/quotas.js';
 import { type AccountIndex, asWallMs, type WallMs } from '../core/units.js';
 import { dayNumberOf, resetOfDay } from '../ledger/day.js';
 import type { Scope } from '../ledger/layout.js';

@@ -17,7 +17,7 @@
  */
 import { asWallMs, type AccountIndex, type KeyIndex, type PicoUnits, type WallMs } from '../core/units.js';
 import type { Clock } from '../core/clock.js';
-import { Calendar } from '../core/quotas.js';
+import { Calendar } from '../core/calendar.js';
 import { AccountDirectory } from './account-directory.js';
 import type { AccountRecord, GroupRecord } from './account-record.js';
 import { type AccountCounts, flushedStatement, liveStatement } from './account-statement.js';

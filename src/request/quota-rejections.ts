@@ -11,7 +11,8 @@
 import { type DoorName, PROMPT_OF } from '../core/door-names.js';
 import { secondsText, type ErrorCode, type ErrorRecord, type RejectionDetail } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';
-import { QUOTA_KINDS, type QuotaName, SPECIFIED_TIMEZONE } from '../core/quotas.js';
+import { SPECIFIED_TIMEZONE } from '../core/calendar.js';
+import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
 import { asGroupIndex } from '../core/units.js';
 import { type ChatCall, mediaTokensOf } from '../protocol/chat-call.js';
 import type { GroupNames } from '../registry/group-names.js';

@@ -25,7 +25,8 @@
  * coordinators pass test/support/authority-conformance.ts; test/unit/sharing/lease-laws.test.ts runs nodes
  * over three windows.
  */
-import type { Calendar, QuotaName } from '../core/quotas.js';
+import type { Calendar } from '../core/calendar.js';
+import type { QuotaName } from '../core/quotas.js';
 import type { PicoUnits, WallMs } from '../core/units.js';
 import { type DayCount, dayNumberOf } from '../ledger/day.js';
 import type { SettledQuotas } from '../ledger/scope-quotas.js';

@@ -11,7 +11,7 @@
  */
 import type { LeaseEnd, LeaseNeed, LeaseScope } from '../channel/lease-channel.js';
 import type { Clock } from '../core/clock.js';
-import type { Calendar } from '../core/quotas.js';
+import type { Calendar } from '../core/calendar.js';
 import { asWallMs, type AccountIndex, type PicoUnits, type WallMs } from '../core/units.js';
 import { CoordinatorContact, type ContactState } from './coordinator-contact.js';
 import {

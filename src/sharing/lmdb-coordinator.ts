@@ -17,7 +17,7 @@ import type { Static } from 'typebox';
 import * as Type from 'typebox';
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
-import type { Calendar } from '../core/quotas.js';
+import type { Calendar } from '../core/calendar.js';
 import { asPicoUnits, type WallMs } from '../core/units.js';
 import { schemaCheck } from '../core/schema-check.js';
 import type { UsedScope } from '../registry/quota-use.js';

@@ -14,7 +14,7 @@ import { longestCallMs } from '../config/longest-call.js';
 import type { Settings } from '../config/schema.js';
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
-import { Calendar } from '../core/quotas.js';
+import { Calendar } from '../core/calendar.js';
 import type { Store } from '../store/store.js';
 import type { Log } from '../telemetry/log.js';
 import { DEBIT_SLOTS_FROM } from './coordinator.js';

@@ -14,7 +14,7 @@
  * not evict keys. Also test/unit/sharing/valkey-loss.test.ts, valkey-blink.test.ts.
  */
 import { invariant } from '../core/errors.js';
-import type { Calendar } from '../core/quotas.js';
+import type { Calendar } from '../core/calendar.js';
 import { asWallMs, type WallMs } from '../core/units.js';
 import type { Log } from '../telemetry/log.js';
 import {

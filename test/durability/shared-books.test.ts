@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { SystemClock } from '#src/core/clock.js';
-import { Calendar } from '#src/core/quotas.js';
+import { Calendar } from '#src/core/calendar.js';
 import { asKeyIndex } from '#src/core/units.js';
 import { openLeaseFile } from '#src/sharing/lease-file.js';
 import { LmdbCoordinator } from '#src/sharing/lmdb-coordinator.js';

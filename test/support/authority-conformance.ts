@@ -4,7 +4,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import type { Test } from 'tap';
-import { Calendar } from '#src/core/quotas.js';
+import { Calendar } from '#src/core/calendar.js';
 import { asPicoUnits, type PicoUnits } from '#src/core/units.js';
 import {
   CoordinatorLost,

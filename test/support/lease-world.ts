@@ -13,7 +13,8 @@ import {
   type WallMs,
 } from '#src/core/units.js';
 import { type LeaseNeed, type LeaseScope, refusedBy } from '#src/channel/lease-channel.js';
-import { Calendar, NO_QUOTAS, type QuotaLimits } from '#src/core/quotas.js';
+import { Calendar } from '#src/core/calendar.js';
+import { NO_QUOTAS, type QuotaLimits } from '#src/core/quotas.js';
 import type { Clock } from '#src/core/clock.js';
 import { CoordinatorClock } from '#src/ledger/coordinator-clock.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';

@@ -4,7 +4,7 @@
  */
 import type { Clock } from '#src/core/clock.js';
 import { invariant } from '#src/core/errors.js';
-import { Calendar } from '#src/core/quotas.js';
+import { Calendar } from '#src/core/calendar.js';
 import { asPicoUnits, type PicoUnits, type WallMs } from '#src/core/units.js';
 import {
   CoordinatorLost,

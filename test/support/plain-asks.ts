@@ -2,7 +2,7 @@
  * Asks and replies with the four resources of every account by short names and in plain numbers, so that
  * tests of coordinators read easily.
  */
-import { Calendar } from '#src/core/quotas.js';
+import { Calendar } from '#src/core/calendar.js';
 import { asPicoUnits, type PicoUnits } from '#src/core/units.js';
 import type {
   Coordinator,

@@ -2,7 +2,7 @@
  * Nodes of the coordinator over hosts on one real server, with books in memory and a time that can be moved.
  */
 import { SystemClock } from '#src/core/clock.js';
-import { Calendar } from '#src/core/quotas.js';
+import { Calendar } from '#src/core/calendar.js';
 import { asMonotonicMs, asPicoUnits, type PicoUnits } from '#src/core/units.js';
 import type { InheritedUse } from '#src/registry/key-record.js';
 import type { HostSpent, NodeIdentity } from '#src/sharing/coordinator.js';

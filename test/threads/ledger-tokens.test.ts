@@ -11,7 +11,7 @@ import { once } from 'node:events';
 import { setTimeout as wait } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import t from 'tap';
-import { Calendar, SPECIFIED_TIMEZONE } from '#src/core/quotas.js';
+import { Calendar, SPECIFIED_TIMEZONE } from '#src/core/calendar.js';
 import { asAccountIndex, asCallSlot, asGroupIndex, asKeyIndex } from '#src/core/units.js';
 import { createLedgerBuffers, type Scope } from '#src/ledger/layout.js';
 import { Ledger } from '#src/ledger/ledger.js';

@@ -3,7 +3,8 @@
  * threads, days and months that pass.
  */
 import t from 'tap';
-import { Calendar, NO_QUOTAS, QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '#src/core/quotas.js';
+import { Calendar } from '#src/core/calendar.js';
+import { NO_QUOTAS, QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '#src/core/quotas.js';
 import {
   asAccountIndex,
   asCallSlot,

@@ -1,5 +1,6 @@
 import t from 'tap';
-import { Calendar, NO_QUOTAS } from '#src/core/quotas.js';
+import { Calendar } from '#src/core/calendar.js';
+import { NO_QUOTAS } from '#src/core/quotas.js';
 import { asWallMs } from '#src/core/units.js';
 import { dayNumberOf } from '#src/ledger/day.js';
 import {

@@ -6,7 +6,8 @@
 import t from 'tap';
 import type { LeaseAsk as Question, LeaseChannel, LeaseEnd } from '#src/channel/lease-channel.js';
 import type { ErrorRecord } from '#src/core/errors.js';
-import { Calendar, NO_QUOTAS, type QuotaLimits } from '#src/core/quotas.js';
+import { Calendar } from '#src/core/calendar.js';
+import { NO_QUOTAS, type QuotaLimits } from '#src/core/quotas.js';
 import {
   asAccountIndex,
   asCallSlot,

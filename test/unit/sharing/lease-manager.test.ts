@@ -1,6 +1,7 @@
 /** A process joins by itself, gives back what is recalled, and knows what its calls use. */
 import t from 'tap';
-import { Calendar, NO_QUOTAS } from '#src/core/quotas.js';
+import { Calendar } from '#src/core/calendar.js';
+import { NO_QUOTAS } from '#src/core/quotas.js';
 import { asAccountIndex, asCallSlot, asPicoUnits, asWallMs, type WallMs } from '#src/core/units.js';
 import { type Coordinator, CoordinatorLost } from '#src/sharing/coordinator.js';
 import { LeaseManager } from '#src/sharing/lease-manager.js';

@@ -7,7 +7,7 @@ import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { asBinary } from 'lmdb';
 import t from 'tap';
-import { Calendar } from '#src/core/quotas.js';
+import { Calendar } from '#src/core/calendar.js';
 import type { Settings } from '#src/config/schema.js';
 import { asPicoUnits, asWallMs } from '#src/core/units.js';
 import { openStore } from '#src/gateway/accounting-base.js';

@@ -1,6 +1,6 @@
 /** Statements of shared accounts, and money that is taken out of them while others spend it. */
 import t, { type Test } from 'tap';
-import { Calendar } from '#src/core/quotas.js';
+import { Calendar } from '#src/core/calendar.js';
 import { asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { AccountDirectory } from '#src/registry/account-directory.js';
 import type { KeyRecord } from '#src/registry/key-record.js';

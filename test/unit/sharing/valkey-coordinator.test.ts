@@ -4,7 +4,7 @@
  */
 import { inspect } from 'node:util';
 import t, { type Test } from 'tap';
-import { Calendar } from '#src/core/quotas.js';
+import { Calendar } from '#src/core/calendar.js';
 import { asPicoUnits, asWallMs, type PicoUnits } from '#src/core/units.js';
 import { dayNumberOf, endOfDay } from '#src/ledger/day.js';
 import {

@@ -4,7 +4,7 @@
  */
 import { inspect } from 'node:util';
 import t, { type Test } from 'tap';
-import { Calendar } from '#src/core/quotas.js';
+import { Calendar } from '#src/core/calendar.js';
 import { asPicoUnits } from '#src/core/units.js';
 import { CoordinatorLost, type Coordinator } from '#src/sharing/coordinator.js';
 import { coordinatorKeys } from '#src/sharing/valkey-codec.js';
