@@ -69,7 +69,8 @@ export async function newerCalls(options: NewerCallsOptions): Promise<CallPage> 
       continue;
     }
     // Asked before the extents are read: a segment that ends meanwhile may have more calls than they have.
-    const isComplete = !segment.isGrowing;
+    // Whether one that could not be refreshed still grows is not known: it may.
+    const isComplete = !segment.isGrowing && !failures.has(segment);
     let position = start;
     const isReadWhole = await failures.orElse(segment, false, async () => {
       const extents = await extentsOf(segment);

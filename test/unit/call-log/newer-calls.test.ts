@@ -72,6 +72,35 @@ void t.test('newer calls of a segment that ends during a search are returned by 
   t.same([...newer!.calls, ...rest!.calls].map(idOf), written.map(idOf));
 });
 
+void t.test('a segment that grows, and could not be refreshed for a moment, is asked again', async (t) => {
+  const folder = t.testdir();
+  const written = calls(41, 20);
+  const writer = writerOn(folder);
+  for (const call of written.slice(0, 10)) writer.append(call);
+  writer.flush();
+  const [{ number, path }] = segmentFiles(folder, 'calls') as [{ number: number; path: string }];
+  const segment = new Segment(number, path, () => undefined);
+  // As if the process had had no free file descriptor for `refreshTimes`, and one again after it.
+  const failures = new FailedReads();
+  failures.add(segment, new Error('EMFILE'));
+  const look = (cursor: string, failed: FailedReads) =>
+    newerCalls({
+      segments: [segment],
+      positions: readPositionsOf(cursor)!,
+      filter: {},
+      limit: 100,
+      extentsOf: () => segment.extents(),
+      failures: failed,
+    });
+  const first = await look('0', failures);
+  for (const call of written.slice(10)) writer.append(call);
+  writer.flush();
+  await segment.refreshTimes();
+  const rest = await look(first.newest, new FailedReads());
+  t.same([...first.calls, ...rest.calls].map(idOf), written.map(idOf));
+  writer.close();
+});
+
 void t.test(
   'a request that has its calls reads nothing of further segments, and loses none of them',
   async (t) => {
