@@ -3,9 +3,10 @@
  * (registry-context.ts) makes them on the main thread. Pure.
  *
  * Must hold: what a process has leased is shown as used only once calls have used it, and a count of an
- * earlier day is never shown as today's (test/unit/registry/account-statement.test.ts).
+ * earlier day is never shown as today's. No amount is shown below 0
+ * (test/unit/registry/account-statement.test.ts).
  */
-import { asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
+import { asPicoUnits, maxOf, type PicoUnits, type WallMs } from '../core/units.js';
 import { dayNumberOf } from '../ledger/day.js';
 import type { AccountSnapshot } from '../ledger/ledger.js';
 import type { AccountRecord, SpendingRecord } from './account-record.js';
@@ -59,13 +60,19 @@ export interface AccountStatement {
   readonly group?: GroupPath;
   /** What is used of the plan's quotas. */
   readonly quotas: readonly QuotaUse[];
-  /** The law of the balance: credited = available + held + spent. */
+  /**
+   * The law of the balance: credited = available + held + spent. But a host's copy of the account may lack a
+   * credit that was spent already. Then `spent` exceeds `credited`, and the other two are 0.
+   */
   readonly available: PicoUnits;
+  /** By calls of this host. */
   readonly held: PicoUnits;
+  /** By all hosts; without a reply of the coordinator, what this host has flushed. */
   readonly spent: PicoUnits;
   readonly uncovered: PicoUnits;
   readonly callsToday: number;
   readonly requestsThisMinute: number;
+  /** On this host. */
   readonly callsInFlight: number;
   /** Present if processes share the account. The money in it is a part of `available`. */
   readonly leased?: LeasedAhead;
@@ -73,6 +80,14 @@ export interface AccountStatement {
 
 /** The part of a statement that needs neither the plan nor the group. */
 export type AccountCounts = Omit<AccountStatement, 'planMissing' | 'group' | 'quotas'>;
+
+/**
+ * What is left of `credited` besides two other amounts of the law. 0 if they are more: AccountStatement says
+ * when more is spent than credited, and a charge that is being written counts as held and spent for a moment.
+ */
+export function restOf(credited: PicoUnits, spent: PicoUnits, other: PicoUnits): PicoUnits {
+  return asPicoUnits(maxOf(credited - spent - other, 0n));
+}
 
 /** The statement of a gateway that is alone on its store, from its ledger. */
 export function liveStatement(
@@ -92,19 +107,21 @@ export function liveStatement(
   };
 }
 
+const NOTHING = asPicoUnits(0n);
+
 /** The statement as of the last flush, with nothing held. `spending` is undefined if there was no flush. */
 export function flushedStatement(
   record: AccountRecord,
   spending: SpendingRecord | undefined,
   nowMs: WallMs,
 ): AccountCounts {
-  const spent = spending?.spent ?? asPicoUnits(0n);
+  const spent = spending?.spent ?? NOTHING;
   return {
     record,
-    available: asPicoUnits(record.credited - spent),
-    held: asPicoUnits(0n),
+    available: restOf(record.credited, spent, NOTHING),
+    held: NOTHING,
     spent,
-    uncovered: spending?.uncovered ?? asPicoUnits(0n),
+    uncovered: spending?.uncovered ?? NOTHING,
     callsToday: spending !== undefined && spending.dayNumber >= dayNumberOf(nowMs) ? spending.dayCalls : 0,
     requestsThisMinute: minuteDayCountsAt(spending, nowMs).minuteUsed,
     callsInFlight: 0,
@@ -126,13 +143,12 @@ export function sharedStatement(
   if (use === undefined) return flushed;
   const { credited } = flushed.record;
   const { spent, leased } = use;
-  const unused = credited - spent - use.held;
-  const available = asPicoUnits(unused < 0n ? 0n : unused);
+  const available = restOf(credited, spent, use.held);
   const isToday = use.dayNumber >= dayNumberOf(nowMs);
   return {
     ...flushed,
     available,
-    held: asPicoUnits(credited - spent - available),
+    held: restOf(credited, spent, available),
     spent,
     // The store may count calls that a process had not reported when it died.
     callsToday: isToday ? Math.max(use.dayCalls, flushed.callsToday) : flushed.callsToday,

@@ -20,7 +20,7 @@ import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import { UNPRINTABLE } from '../core/wrong-input.js';
 import { CREDITED_PICO_UNITS_MAX } from '../ledger/balance.js';
 import type { AccountRecord, CreditRecord } from './account-record.js';
-import type { AccountStatement } from './account-statement.js';
+import { type AccountStatement, restOf } from './account-statement.js';
 import type { Accounts } from './accounts.js';
 import { assertIdempotencyKey, invalid, LINE_PATTERN } from './record-id.js';
 import { commitAndApply, ifReadable, type Page } from './record-store.js';
@@ -124,7 +124,7 @@ export class Credits {
       const record = this.#putRows(credit, hooks);
       const former = this.#accounts.statementOf(record);
       // `former` lacks the credit, which the ledger gets after the disk. By the law of the balance:
-      const available = asPicoUnits(record.credited - former.held - former.spent);
+      const available = restOf(record.credited, former.spent, former.held);
       const statement = { ...former, available };
       hooks.after(statement);
       return statement;

@@ -109,3 +109,34 @@ void t.test('shared: what calls use; of what is leased no more than there is', (
   });
   t.end();
 });
+
+void t.test('a host whose copy lacks a credit that was spent already shows nothing below 0', (t) => {
+  const spent = asPicoUnits(130n);
+  const row = {
+    spent,
+    uncovered: asPicoUnits(0n),
+    dayNumber: today,
+    dayCalls: 1,
+    minuteUsed: 1,
+    takenMs: nowMs,
+  };
+  const flushed = flushedStatement(record, row, nowMs);
+  t.match(flushed, { available: 0n, held: 0n, spent: 130n });
+  const use = {
+    held: asPicoUnits(20n),
+    spent,
+    minute: { period: 0, used: 5n, held: 0n, leased: 3n, leasedByOthers: 0n },
+    dayNumber: today,
+    dayCalls: 7,
+    callsInFlight: 2,
+    leased: { minute: 3, dayCalls: 4, callsInFlight: 8, money: asPicoUnits(29n) },
+    quotas: new Map(),
+  };
+  t.match(sharedStatement(flushed, use, nowMs), {
+    available: 0n,
+    held: 0n,
+    spent: 130n,
+    leased: { money: 0n },
+  });
+  t.end();
+});
