@@ -66,7 +66,7 @@ export interface SpendingRecord {
  * parent never changes, so no circle of groups can be made.
  */
 export interface GroupRecord {
-  /** The group's slot in the ledger; given again a day after the group was deleted (SLOT_REST_MS). */
+  /** The group's slot in the ledger; given again a day after the group was deleted (SlotRest). */
   readonly index: GroupIndex;
   /** `grp_` and 16 characters. */
   readonly id: string;

@@ -9,7 +9,7 @@
 import { editDistance, nearestName } from '../core/wrong-input.js';
 import { GROUP_DEPTH_MAX } from '../core/limits.js';
 import { NO_QUOTAS, type QuotaLimits } from '../core/quotas.js';
-import { type AccountIndex, asWallMs } from '../core/units.js';
+import type { AccountIndex } from '../core/units.js';
 import type { GroupPath } from './account-statement.js';
 import type { GroupRecord } from './account-record.js';
 import type { QuotaUse } from './quota-use.js';
@@ -24,7 +24,7 @@ import {
   notFound,
 } from './record-id.js';
 import { commitAndApply, ifReadable, type Page } from './record-store.js';
-import { assertCountable, recordMomentMs, type RegistryContext, SLOT_REST_MS } from './registry-context.js';
+import { assertCountable, recordMomentMs, type RegistryContext } from './registry-context.js';
 
 export interface NewGroup {
   readonly name: string;
@@ -262,7 +262,7 @@ export class Groups {
 
   /** Puts the record of a new group. Called in a commit, whose rollback also gives the slot back. */
   #put({ name: givenName, parent, limits }: NewGroup): GroupRecord {
-    const { store, live, groupsMax, clock } = this.#context;
+    const { store, live, slotRest, groupsMax, clock } = this.#context;
     const name = newName('name', givenName);
     const namesake = this.#findByName(name);
     if (namesake !== undefined)
@@ -275,7 +275,7 @@ export class Groups {
       );
     }
     const createdMs = recordMomentMs(clock);
-    const index = store.groups.takeIndex(asWallMs(createdMs - SLOT_REST_MS), groupsMax);
+    const index = store.groups.takeIndex(slotRest.restedBeforeMs(), groupsMax);
     if (index >= groupsMax) {
       throw invalid(
         `limits.groups allows ${groupsMax} groups, of which those deleted in the last 24 hours still count: ` +

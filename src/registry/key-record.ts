@@ -14,7 +14,7 @@ import { MINUTE_MS } from './quota-use.js';
 import { conflict, invalid } from './record-id.js';
 
 export interface KeyRecord {
-  /** The key's slot in the key table; free again a day after the key was deleted (SLOT_REST_MS). */
+  /** The key's slot in the key table; free again a day after the key was deleted (SlotRest). */
   readonly index: KeyIndex;
   /** `key_` and 16 characters. */
   readonly id: string;

@@ -192,7 +192,7 @@ export class KeyTable {
    * limits of a limited key already. Main thread.
    *
    * An index must rest for a second or more after a removal, because a request that found the former key may
-   * still ask for its account. keys.ts lets the index rest for a day (SLOT_REST_MS).
+   * still ask for its account. keys.ts lets the index rest for a day (SlotRest).
    */
   insert(
     key: KeyIndex,

@@ -7,7 +7,7 @@
  * test/unit/registry/registry-keys.test.ts.
  */
 import { NO_QUOTAS, type QuotaLimits } from '../core/quotas.js';
-import { type AccountIndex, asWallMs, type KeyIndex, type WallMs } from '../core/units.js';
+import type { AccountIndex, KeyIndex, WallMs } from '../core/units.js';
 import type { AccountRecord } from './account-record.js';
 import type { Accounts } from './accounts.js';
 import { digestOf, generateKey } from './key-digest.js';
@@ -34,7 +34,7 @@ import {
   spellingsOf,
 } from './record-id.js';
 import { commitAndApply, type Page } from './record-store.js';
-import { assertCountable, recordMomentMs, type RegistryContext, SLOT_REST_MS } from './registry-context.js';
+import { assertCountable, recordMomentMs, type RegistryContext } from './registry-context.js';
 
 /** A key with its use, as an operator reads it. */
 export interface KeyStatement {
@@ -198,7 +198,7 @@ export class Keys {
     live.putKey(replaced);
   }
 
-  /** Calls in flight go on. The key's slot rests for SLOT_REST_MS. Throws `not_found`. */
+  /** Calls in flight go on. The key's slot rests (SlotRest). Throws `not_found`. */
   delete(idOrName: string): KeyRecord {
     const { store, live, clock } = this.#context;
     const remove = (): KeyRecord => {
@@ -216,8 +216,8 @@ export class Keys {
 
   /** Takes and returns exactly `count` slots for new keys. Call it in the commit that puts the keys. */
   takeSlots(count: number): KeyIndex[] {
-    const { store, clock, keysMax } = this.#context;
-    return store.keys.takeIndexes(count, asWallMs(recordMomentMs(clock) - SLOT_REST_MS), keysMax);
+    const { store, slotRest, keysMax } = this.#context;
+    return store.keys.takeIndexes(count, slotRest.restedBeforeMs(), keysMax);
   }
 
   /** Makes a key and puts its record. Call `put` in a commit, and `insert` after the commit. */

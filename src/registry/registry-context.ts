@@ -12,8 +12,9 @@
  *
  * Must hold: a change is committed to the store before the live state has it, so that no thread acts on what
  * a crash takes back. The one exception is a debit: it is taken from the ledger first, and given back if
- * the transaction fails (credits.ts). Tests: test/unit/registry/registry.test.ts,
- * test/unit/registry/registry-money.test.ts.
+ * the transaction fails (credits.ts). A slot of a key or a group is given again only after SlotRest, however
+ * the wall clock is set. Tests: test/unit/registry/registry.test.ts,
+ * test/unit/registry/registry-money.test.ts, test/unit/registry/registry-keys.test.ts (slots).
  */
 import { asWallMs, type AccountIndex, type KeyIndex, type PicoUnits, type WallMs } from '../core/units.js';
 import type { Clock } from '../core/clock.js';
@@ -61,14 +62,40 @@ export interface RegistryContext {
   /** Slots of groups (`limits.groups`). */
   readonly groupsMax: number;
   readonly live: LiveState;
+  /** Which slots of deleted keys and groups may be given again. */
+  readonly slotRest: SlotRest;
 }
 
 /**
  * How long the slot of a deleted key or group stays unused: longer than any call runs, because a call names
  * its key by the slot when it ends; and longer than an hour, because usage in memory is found by hour and
- * slot (store/usage-book.ts). keys.ts and groups.ts take slots that have rested so long.
+ * slot (store/usage-book.ts).
  */
-export const SLOT_REST_MS = 24 * 3_600_000;
+const SLOT_REST_MS = 24 * 3_600_000;
+
+/**
+ * Tells which slots have rested for SLOT_REST_MS. Rows on disk have the time of the deletion by the wall
+ * clock, which may be set forward by a day while calls run. So a slot that was deleted since this object was
+ * made, at the start of the process, rests so long by the monotonic clock too.
+ */
+export class SlotRest {
+  readonly #clock: Clock;
+  readonly #startWallMs: number;
+  readonly #startMs: number;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.#startWallMs = clock.wallMs();
+    this.#startMs = clock.monotonicMs();
+  }
+
+  /** A wall-clock time: keys.ts and groups.ts take slots of records that were deleted before it. */
+  restedBeforeMs(): WallMs {
+    const sinceStartMs = this.#clock.monotonicMs() - this.#startMs;
+    const byStartMs = this.#startWallMs + Math.max(0, sinceStartMs - SLOT_REST_MS);
+    return asWallMs(Math.floor(Math.min(this.#clock.wallMs() - SLOT_REST_MS, byStartMs)));
+  }
+}
 
 /** A key or a group, and the limits that it is to have. (Accounts have those of their plans.) */
 export type CountedScope = Exclude<SlotScope, { readonly kind: 'account' }> & Pick<LimitedScope, 'limits'>;

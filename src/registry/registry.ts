@@ -24,7 +24,7 @@ import { type CreatedKey, Keys, type NewKey } from './keys.js';
 import type { Cause, ChangeDetails, ChangeStore, OperatorChange, Recorded } from './operator-change.js';
 import { Operators } from './operators.js';
 import { commitAndApply, type RecordStore } from './record-store.js';
-import { recordMomentMs, type RegistryContext } from './registry-context.js';
+import { recordMomentMs, type RegistryContext, SlotRest } from './registry-context.js';
 import { UsageReader } from './usage-reader.js';
 
 interface NewAccountWithKeys extends NewAccount {
@@ -56,8 +56,8 @@ export class Registry {
   /** The same object that `accounts` and the others hold, so that they see a reload's new catalogue. */
   readonly #context: { -readonly [Name in keyof RegistryContext]: RegistryContext[Name] };
 
-  constructor(initial: RegistryContext) {
-    const context = { ...initial };
+  constructor(initial: Omit<RegistryContext, 'slotRest'>) {
+    const context = { ...initial, slotRest: new SlotRest(initial.clock) };
     this.#context = context;
     this.groups = new Groups(context);
     this.accounts = new Accounts(context, this.groups);

@@ -93,7 +93,7 @@ export class SharedKeyUses extends KeyUses {
   readonly #rows: Pick<KeyRows, 'has' | 'findUse'>;
   /**
    * Of keys with limits: the day that this process counted last. The slot's next key comes a day later
-   * (SLOT_REST_MS), and `mergedCounts` ignores days of another number.
+   * (SlotRest), and `mergedCounts` ignores days of another number.
    */
   readonly #days: CountsOnDisk<KeyIndex, DayCount>;
 

@@ -4,7 +4,8 @@
  * process, or a command. Records call their slot `index`.
  *
  * Must hold: a slot is given again only if its record was deleted before `deletedBeforeMs`: until then calls
- * that end late, and other processes, may write under the slot (test/unit/store/store.test.ts).
+ * that end late, and other processes, may write under the slot (test/unit/store/store.test.ts). SlotRest of
+ * registry/registry-context.ts computes that time.
  */
 import type { WallMs } from '../core/units.js';
 import type { Page } from '../registry/record-store.js';

@@ -13,6 +13,7 @@ import {
   KEYS_MAX,
   ListLog,
   StoppedClock,
+  offlineRegistry,
   openHouse,
   type House,
   GROUPS_MAX,
@@ -277,6 +278,32 @@ void t.test(
     await store.close();
   },
 );
+
+void t.test('a wall clock that jumps a day gives no slot that calls in flight may name', async (t) => {
+  const { registry, store, clock } = peopledHouse(t.testdir());
+  const make = (name: string) => registry.keys.create({ account: 'acme', name }).record.index;
+  const group = registry.groups.create({ name: 'g' }).record.index;
+  const first = make('first');
+  clock.nowMs += 1_000;
+  registry.keys.delete('first');
+  registry.groups.delete('g');
+  const jump = (ms: number): void => {
+    clock.nowMs += ms;
+    clock.setMs += ms;
+  };
+  jump(30 * 24 * 3_600_000);
+  t.not(make('second'), first);
+  t.not(registry.groups.create({ name: 'h' }).record.index, group);
+  clock.nowMs += 24 * 3_600_000 + 1;
+  t.equal(make('third'), first, 'it has rested for a day by the clock that cannot be set');
+  t.equal(registry.groups.create({ name: 'i' }).record.index, group);
+  // After a restart no call of this process names it.
+  registry.keys.delete('third');
+  jump(24 * 3_600_000 + 1);
+  const next = offlineRegistry(store, clock);
+  t.equal(next.keys.create({ account: 'acme', name: 'fourth' }).record.index, first);
+  await store.close();
+});
 
 const NOW = Math.floor(Date.UTC(2025, 0, 31, 12) / 1_000);
 
