@@ -17,10 +17,9 @@ import { readAccount } from './account-codec.js';
 
 /** Checks all groups, members and rows of quota use. Returns the number of groups, damaged ones included. */
 export function auditGroups(run: AuditRun): number {
-  const { snapshot } = run;
   const groups = new Map<string, GroupRecord>();
   let count = 0;
-  for (const { key: id, value } of snapshot.rows('groups')) {
+  for (const { key: id, value } of run.rows('groups')) {
     count++;
     const record = run.readOrReport(readGroup, 'groups', id, value);
     if (record !== undefined) groups.set(id, record);
@@ -65,9 +64,8 @@ function depthOf(record: GroupRecord, groups: ReadonlyMap<string, GroupRecord>):
 
 /** Checks that each row of `group_members` names an account or a group that is in the row's group. */
 function auditMembers(run: AuditRun, groups: ReadonlyMap<string, GroupRecord>): void {
-  const { snapshot } = run;
   const groupBySlot = new Map(Array.from(groups.values(), (group) => [group.index as number, group]));
-  for (const { key } of snapshot.rows('group_members')) {
+  for (const { key } of run.rows('group_members')) {
     const [groupId, kind, slot] = key;
     const row = run.rowAt('group_members', key);
     const id = kind === MEMBER_ACCOUNT ? run.accountIdOf(slot) : undefined;
@@ -92,7 +90,7 @@ export function auditGroupOf(run: AuditRun, { id, index, groupId }: AccountRecor
 /** Checks that each row of quota use can be read and has an owner. */
 function auditUses(run: AuditRun): void {
   const { snapshot } = run;
-  for (const { key, value } of snapshot.rows('quota_uses')) {
+  for (const { key, value } of run.rows('quota_uses')) {
     run.readOrReport(readQuotaUse, 'quota_uses', key, value);
     const [kind, slot] = key;
     const ownerKind = ownerKindOf(kind);

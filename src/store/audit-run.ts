@@ -5,9 +5,9 @@
  * other. Main thread of a command.
  *
  * Must hold: a check never throws because of a row; it adds a difference and goes on. Otherwise one damaged
- * row hides all others (test/unit/store/audit.test.ts). AUDITED_TABLES names each table that the audit
- * checks, because the audit can read no other, and the audit checks each of them
- * (test/unit/store/audit.audited-tables.test.ts).
+ * row hides all others (test/unit/store/audit.test.ts). So checks read rows by `rows` and `rowsOfSlot`, which
+ * check the keys. AUDITED_TABLES names each table that the audit checks, because the audit can read no other,
+ * and the audit checks each of them (test/unit/store/audit.audited-tables.test.ts).
  */
 import { existsSync } from 'node:fs';
 import type { Database, RootDatabase, Transaction } from 'lmdb';
@@ -19,39 +19,43 @@ import { assertNotEmpty, noBooks, OPTIONS, StoreError, storePath } from './store
 import { TABLE, assertFormat, type Tables } from './tables.js';
 
 /**
- * The tables that a snapshot opens, by their names in LMDB, as in tables.ts. Left out are tables that can be
- * made again, or that nothing refers to: the response cache, the feed of changes, the history, the notices.
+ * The tables that a snapshot opens, by their names in LMDB, as in tables.ts, each with what its keys are made
+ * of. Left out are tables that can be made again, or that nothing refers to: the response cache, the feed of
+ * changes, the history, the notices.
  */
-export const AUDITED_TABLES = [
-  'meta',
-  'accounts',
-  'account_slots',
-  'account_names',
-  'credits',
-  'credit_requests',
-  'spending',
-  'usage',
-  'keys',
-  'key_slots',
-  'key_ids',
-  'key_slots_free',
-  'keys_of_account',
-  'key_names',
-  'key_uses',
-  'groups',
-  'group_slots',
-  'group_names',
-  'group_slots_free',
-  'group_members',
-  'operators',
-  'operator_changes',
-  'quota_uses',
-  'flushes',
-  'answers',
-  'answer_ages',
-] as const;
+const KEY_PARTS = {
+  meta: ['string'],
+  accounts: ['string'],
+  account_slots: ['number'],
+  account_names: ['string'],
+  credits: ['number', 'number'],
+  credit_requests: ['number', 'string'],
+  spending: ['number'],
+  usage: ['number', 'number', 'string', 'string'],
+  keys: ['string'],
+  key_slots: ['number'],
+  key_ids: ['number'],
+  key_slots_free: ['number', 'number'],
+  keys_of_account: ['number', 'number'],
+  key_names: ['string', 'string'],
+  key_uses: ['number'],
+  groups: ['string'],
+  group_slots: ['number'],
+  group_names: ['string'],
+  group_slots_free: ['number', 'number'],
+  group_members: ['string', 'number', 'number'],
+  operators: ['string'],
+  operator_changes: ['number'],
+  quota_uses: ['string', 'number', 'string'],
+  flushes: ['number'],
+  answers: ['number', 'string'],
+  answer_ages: ['number', 'number', 'string'],
+} as const;
+// The compiler sees parts that are not those of the table's keys.
+KEY_PARTS satisfies { readonly [Name in TableName]: PartsOf<TableKeys[Name]> };
 
-type TableName = (typeof AUDITED_TABLES)[number];
+type TableName = keyof typeof KEY_PARTS;
+export const AUDITED_TABLES = Object.keys(KEY_PARTS) as readonly TableName[];
 
 /** The name of a table's field in Tables: of `key_slots` it is `keySlots`. */
 type CamelCase<Name extends string> = Name extends `${infer FirstWord}_${infer OtherWords}`
@@ -67,10 +71,26 @@ type KeyOf<Name> = Name extends keyof Tables
 /** The type of each table's keys. */
 type TableKeys = { readonly [Name in TableName]: KeyOf<CamelCase<Name>> };
 
+type PartOf<Value> = Value extends string ? 'string' : 'number';
+type PartsOf<TableKey> = TableKey extends readonly unknown[]
+  ? { readonly [Index in keyof TableKey]: PartOf<TableKey[Index]> }
+  : readonly [PartOf<TableKey>];
+
+/** Whether a key on disk has the type that its table gives it. */
+function isKeyOf<Name extends TableName>(name: Name, key: unknown): key is TableKeys[Name] {
+  const parts: readonly string[] = KEY_PARTS[name];
+  if (parts.length === 1) return typeof key === parts[0];
+  if (!Array.isArray(key) || key.length !== parts.length) return false;
+  return key.every((value, index) => typeof value === parts[index]);
+}
+
 interface Row<Name extends TableName> {
   readonly key: TableKeys[Name];
   readonly value: unknown;
 }
+
+/** A table whose keys begin with a slot. */
+type TableBySlot = 'credits' | 'credit_requests' | 'usage';
 
 /**
  * A read-only snapshot of the store at one moment. All reads are of one transaction, so they agree with each
@@ -114,7 +134,8 @@ export class StoreSnapshot {
 
   /**
    * Yields all rows, or those from `start` to before `end`, ordered by key. Iterate before `close`. Bounds
-   * are for tables whose keys begin with a slot: `[slot]` comes before all of the slot's keys.
+   * are for a TableBySlot: `[slot]` comes before all of the slot's keys. The type of a key is not checked:
+   * AuditRun does so.
    */
   *rows<Name extends TableName>(
     name: Name,
@@ -213,6 +234,22 @@ export class AuditRun {
     return this.#differencesCount;
   }
 
+  /** Yields all rows of the table. Reports each whose key is of another table's type, and leaves it out. */
+  *rows<Name extends TableName>(table: Name): Generator<Row<Name>> {
+    for (const row of this.snapshot.rows(table)) {
+      if (isKeyOf(table, row.key)) yield row;
+      else {
+        const location = rowName(table, row.key);
+        this.addDifference({ account: null, location }, 'the key', 'damaged', 'a key of this table');
+      }
+    }
+  }
+
+  /** Yields the rows of one slot. Leaves out damaged keys without a report: `rows` reports them. */
+  *rowsOfSlot<Name extends TableBySlot>(table: Name, slot: number): Generator<Row<Name>> {
+    for (const row of this.snapshot.rows(table, [slot], [slot + 1])) if (isKeyOf(table, row.key)) yield row;
+  }
+
   /** `account` is the id of the account that the row is about; null if the row is about none. */
   rowAt<Name extends TableName>(
     table: Name,
@@ -296,13 +333,13 @@ export class AuditRun {
       const actual = field === 'slot' ? record?.index : record?.name;
       this.expect(row, `the ${field} of ${kind} ${idIn(id)}`, actual, key);
     };
-    for (const { key, value } of snapshot.rows(`${kind}_slots`)) follow(`${kind}_slots`, key, value, 'slot');
+    for (const { key, value } of this.rows(`${kind}_slots`)) follow(`${kind}_slots`, key, value, 'slot');
     if (kind !== 'key') {
       const names = `${kind}_names` as const;
-      for (const { key, value } of snapshot.rows(names)) follow(names, key, value, 'name');
+      for (const { key, value } of this.rows(names)) follow(names, key, value, 'name');
     }
     if (kind === 'account') return;
-    for (const { key } of snapshot.rows(`${kind}_slots_free`)) {
+    for (const { key } of this.rows(`${kind}_slots_free`)) {
       const [, slot] = key;
       const owner = idIn(snapshot.get(`${kind}_slots`, slot));
       const row = this.rowAt(`${kind}_slots_free`, key);

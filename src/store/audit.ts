@@ -98,7 +98,7 @@ interface AccountSums {
 /** Checks all accounts, and rows of slots that no account has. Returns sums of the accounts' own records. */
 function auditAccounts(run: AuditRun): AccountSums {
   const sums: AccountSums = { accounts: 0, credited: 0n, spent: 0n, uncovered: 0n };
-  for (const { key: id, value } of run.snapshot.rows('accounts')) {
+  for (const { key: id, value } of run.rows('accounts')) {
     sums.accounts++;
     const record = run.readOrReport(readAccount, 'accounts', id, value, id);
     if (record === undefined) continue;
@@ -151,14 +151,14 @@ function auditMoney(run: AuditRun, record: AccountRecord, sums: AccountSums): vo
 /** Sum of the account's credits and debits. Damaged rows are reported and left out. */
 function creditSum(run: AuditRun, { id, index }: AccountRecord): bigint {
   let credited = 0n;
-  for (const { key, value } of run.snapshot.rows('credits', [index], [index + 1])) {
+  for (const { key, value } of run.rowsOfSlot('credits', index)) {
     credited += run.readOrReport(readCredit, 'credits', key, value, id)?.amount ?? 0n;
   }
   return credited;
 }
 
 function auditCreditRequests(run: AuditRun, { id, index }: AccountRecord): void {
-  for (const { key, value } of run.snapshot.rows('credit_requests', [index], [index + 1])) {
+  for (const { key, value } of run.rowsOfSlot('credit_requests', index)) {
     run.readOrReport(readCreditRequest, 'credit_requests', key, value, id);
   }
 }
@@ -168,7 +168,7 @@ function usageSums(run: AuditRun, { id, index }: AccountRecord): { cost: bigint;
   let uncovered = 0n;
   /** By key id: whether rows of this account may name the key. Kept, because a key has rows of many hours. */
   const isAllowedByKey = new Map<string, boolean>();
-  for (const { key, value } of run.snapshot.rows('usage', [index], [index + 1])) {
+  for (const { key, value } of run.rowsOfSlot('usage', index)) {
     const totals = run.readOrReport(readUsage, 'usage', key, value, id);
     cost += totals?.cost ?? 0n;
     // Stops at the same bound as the sum in the account's row of `spending`.
@@ -191,9 +191,8 @@ function usageSums(run: AuditRun, { id, index }: AccountRecord): { cost: bigint;
 
 /** Reports rows of slots that no account has. */
 function auditOwners(run: AuditRun): void {
-  const { snapshot } = run;
   for (const name of ['credits', 'credit_requests', 'spending', 'usage'] as const) {
-    for (const { key } of snapshot.rows(name)) {
+    for (const { key } of run.rows(name)) {
       const slot = typeof key === 'number' ? key : key[0];
       if (run.accountIdOf(slot) !== undefined) continue;
       const row = run.rowAt(name, key);
@@ -210,7 +209,7 @@ function auditFlushes(run: AuditRun): void {
   const versionRow = run.rowAt('meta', ACCOUNTING_VERSION);
   if (typeof stored !== 'number')
     run.addDifference(versionRow, 'the number of flushes', 'damaged', 'a number');
-  for (const { key: slot, value } of snapshot.rows('flushes')) {
+  for (const { key: slot, value } of run.rows('flushes')) {
     const flush = run.readOrReport(readFlush, 'flushes', slot, value);
     if (flush === undefined || flush.sequence <= version) continue;
     const row = run.rowAt('flushes', slot);
@@ -227,7 +226,7 @@ type Age = [endedMs: number, account: number, key: string];
 function auditStoredResponses(run: AuditRun): void {
   const { snapshot } = run;
   let responseCount = 0;
-  for (const { key: responseKey, value } of snapshot.rows('answers')) {
+  for (const { key: responseKey, value } of run.rows('answers')) {
     responseCount++;
     const [account, key] = responseKey;
     const owner = run.accountIdOf(account) ?? null;
@@ -249,7 +248,7 @@ function auditAges(run: AuditRun, responseCount: number): void {
   const { snapshot } = run;
   let ageCount = 0;
   let countedBytes = 0;
-  for (const { key, value } of snapshot.rows('answer_ages')) {
+  for (const { key, value } of run.rows('answer_ages')) {
     ageCount++;
     // A damaged row is found with its response, or below, because its bytes are missing in the sum.
     if (typeof value === 'number') countedBytes += value;
@@ -267,8 +266,7 @@ function auditAges(run: AuditRun, responseCount: number): void {
 
 /** Each operator is found by the digest of its token. */
 function auditOperators(run: AuditRun): void {
-  const { snapshot } = run;
-  for (const { key: digest, value } of snapshot.rows('operators')) {
+  for (const { key: digest, value } of run.rows('operators')) {
     const record = run.readOrReport(readOperator, 'operators', digest, value);
     if (record === undefined) continue;
     const row = run.rowAt('operators', digest);
@@ -285,7 +283,7 @@ function auditChanges(run: AuditRun): void {
     return link ?? CHAIN_START;
   };
   const chain = new ChainCheck(linkOf(CHANGES_BEFORE));
-  for (const { key, value } of snapshot.rows('operator_changes')) chain.add(key, value);
+  for (const { key, value } of run.rows('operator_changes')) chain.add(key, value);
   for (const { number, problem } of chain.report(linkOf(CHANGES_HEAD)).problems) {
     const row = run.rowAt('operator_changes', number);
     run.addDifference(row, 'the row', problem, 'as it was written');
@@ -299,9 +297,8 @@ function numberIn(value: unknown): number | string | undefined {
 
 /** Returns how many keys there are. */
 function auditKeys(run: AuditRun): number {
-  const { snapshot } = run;
   let keys = 0;
-  for (const { key: id, value } of snapshot.rows('keys')) {
+  for (const { key: id, value } of run.rows('keys')) {
     keys++;
     const record = run.readOrReport(readKey, 'keys', id, value);
     if (record !== undefined) auditKey(run, id, record);
@@ -337,19 +334,19 @@ function auditKeyReferences(run: AuditRun): void {
     (id) => keyOf(run, id),
     (record) => record?.accountId ?? null,
   );
-  for (const { key, value } of snapshot.rows('keys_of_account')) {
+  for (const { key, value } of run.rows('keys_of_account')) {
     const record = keyOf(run, value);
     const row = run.rowAt('keys_of_account', key, record?.accountId);
     const actual = record === undefined ? undefined : `${record.accountIndex}/${record.index}`;
     run.expect(row, `account and slot of key ${idIn(value)}`, actual, key.join('/'));
   }
-  for (const { key } of snapshot.rows('key_names')) {
+  for (const { key } of run.rows('key_names')) {
     const [name, id] = key;
     const record = keyOf(run, id);
     const row = run.rowAt('key_names', key, record?.accountId);
     run.expect(row, `the name of key ${id}`, record?.name, name);
   }
-  for (const { key: slot, value } of snapshot.rows('key_uses')) {
+  for (const { key: slot, value } of run.rows('key_uses')) {
     run.readOrReport(readKeyUse, 'key_uses', slot, value);
     if (snapshot.get('key_slots', slot) !== undefined) continue;
     const row = run.rowAt('key_uses', slot);

@@ -191,9 +191,9 @@ export function idAt(table: Table<number>, slot: number): string | undefined {
   return id;
 }
 
-/** Names a row in a message. */
+/** Names a row in a message. The key may be damaged: `join` alone throws at a symbol. */
 export function rowName(table: string, key: Key): string {
-  return `record ${Array.isArray(key) ? key.join('/') : String(key)} of table ${table}`;
+  return `record ${Array.isArray(key) ? key.map(String).join('/') : String(key)} of table ${table}`;
 }
 
 /** Names a row in an error about it. */

@@ -13,6 +13,7 @@ import t from 'tap';
 import { asAccountIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { NO_USAGE } from '#src/registry/usage-report.js';
 import { audit } from '#src/store/audit.js';
+import { AUDITED_TABLES } from '#src/store/audit-run.js';
 import { FORMAT } from '#src/store/record-codec.js';
 import { storePath } from '#src/store/store-file.js';
 import { Store } from '#src/store/store.js';
@@ -405,6 +406,31 @@ void t.test('each damage is told, and nothing besides', async (t) => {
         `damage ${at} of ${table}: ${wanted} in\n${found.join('\n')}`,
       );
     }
+  }
+});
+
+void t.test('a key of another form is a damaged row, and hides no other', async (t) => {
+  const keys: readonly Key[] = [
+    ...['x', 7, -1, 0.5, Infinity, NaN, true, Symbol.for('x'), 2n ** 70n],
+    ...[[0], ['x'], [0, 0], [0, 'x'], ['x', 0], [0, 1, 2], [0, 1, 'x', 2], [0, 1, 'x', 'y', 'z']],
+    ...[['acct_x', 'key_x'], [0, true], [Symbol.for('x'), 0], ['x', 0, 1], ['account', 0, ''], [[0]]],
+  ] as Key[];
+  for (const table of AUDITED_TABLES) {
+    // Of these two the audit reads single rows by their keys.
+    if (table === 'meta' || table === 'key_ids') continue;
+    const { path } = await sound(t.testdir());
+    await tamper(path, (open) => {
+      for (const key of keys) open(table).putSync(key, true);
+      open('spending').putSync(0, { format: 1 });
+    });
+    const found = await differencesOf(path);
+    t.ok(
+      found.some((line) => line.endsWith('damaged, not a row of this format: record 0 of table spending')),
+      `${table}: what else is damaged`,
+    );
+    const ofKeys = found.filter((line) => line.startsWith(`null: the key: damaged, not a key of this table`));
+    t.ok(ofKeys.length >= 10 && ofKeys.every((line) => line.endsWith(` of table ${table}`)), table);
+    t.equal(new Set(ofKeys).size, ofKeys.length, `${table}: each once`);
   }
 });
 
