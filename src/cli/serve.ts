@@ -83,8 +83,8 @@ class SettingsUnread extends Error {
 
 /** `../cli/` is right from a chunk of the bundle too. After an upgrade this is the newer version's file. */
 const ENTRY = new URL('../cli/main.js', import.meta.url);
-/** A read takes half a second. A file that never ends, such as a pipe, would block all later reloads. */
-const READ_MS_MAX = 120_000;
+/** The first read takes half a second. With a file that never ends, such as a pipe, the start would hang. */
+const FIRST_READ_MS_MAX = 120_000;
 
 /**
  * Reads the settings with the arguments of this process, in a process that ends afterwards. Because of the
@@ -92,14 +92,19 @@ const READ_MS_MAX = 120_000;
  * loads neither Commander nor YAML nor TypeBox (20 MB resident), at its start and at reloads. Rejects with
  * ConfigError, with SettingsUnread, or with the system's error if no process can be started.
  *
- * Must hold: the process that reads ends, or is ended after READ_MS_MAX (test/e2e/refused-start.test.ts,
- * test/e2e/reload.test.ts).
+ * Must hold: the process that reads ends, or is ended: after FIRST_READ_MS_MAX, or at a reload by `stop`
+ * (test/e2e/refused-start.test.ts, test/e2e/reload.test.ts).
  */
-function readSettings(): Promise<LoadedSettings> {
+function readSettings(stop?: AbortSignal): Promise<LoadedSettings> {
   const child = fork(fileURLToPath(ENTRY), process.argv.slice(2), {
     env: { ...process.env, [SETTINGS_PROCESS_VARIABLE]: '1' },
     serialization: 'advanced',
-    timeout: READ_MS_MAX,
+    ...(stop === undefined ? { timeout: FIRST_READ_MS_MAX } : { signal: stop }),
+  });
+  stop?.addEventListener('abort', () => {
+    // No signal ends a process whose disk hangs. Such a process must not keep the supervisor from its end.
+    child.unref();
+    child.channel?.unref();
   });
   return new Promise((resolve, reject) => {
     child.once('message', (message: SettingsMessage) => {

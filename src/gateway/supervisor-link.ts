@@ -26,8 +26,8 @@ import {
 } from './messages.js';
 
 /**
- * Longer than the supervisor takes: it checks the settings and then applies them, each within its own
- * RELOAD_MS_MAX (supervisor.ts). Earlier reloads may delay it further.
+ * As long as the supervisor takes to check the settings and to apply them, each within its RELOAD_MS_MAX
+ * (supervisor.ts). To read them may take longer, and so may earlier reloads: hence "may still be applied".
  */
 const RELOAD_WAIT_MS_MAX = 120_000;
 /** How many reloads may wait for the supervisor. Snapshots wait for seconds only, so they need no bound. */

@@ -1,6 +1,6 @@
 /**
- * A timer for what a message of a gateway, or its exit, makes needless: a kill, or the return of the admin
- * interface. gateway-process.ts, group-member.ts and process-group.ts use it, in the supervisor process.
+ * A timer for what a message of another process, or its exit, makes needless: a kill, the return of the admin
+ * interface, the end of a reading of the settings. Runs in the supervisor process.
  *
  * Must hold: a message that came before the time was over counts, also if this process was stopped then. Its
  * pipe is read after timers run, so `act` waits for one more event-loop turn

@@ -20,7 +20,10 @@ import type { Replacement } from './group-member.js';
 interface ReloadsOptions {
   /** The settings read from the file at the start, with the file's ports. */
   readonly settings: Settings;
-  /** Reads the file, the environment, and the files that these two name. Rejects with ConfigError. */
+  /**
+   * Reads the file, the environment, and the files that these two name. Rejects with ConfigError. Ends in a
+   * bounded time, as `apply` does: later reloads wait for both.
+   */
   readonly load: (request: ReloadRequest) => Promise<Settings>;
   /** Sends settings to the gateways. Resolves with the problems, empty if there are none; never rejects. */
   readonly apply: (next: Settings, request: ReloadRequest) => Promise<readonly string[]>;

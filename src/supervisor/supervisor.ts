@@ -7,7 +7,7 @@
  * Must hold: after a signal to stop, the supervisor process ends, whatever its gateways do. A gateway that
  * ignores the drain or hangs at its start is killed (test/unit/supervisor/supervisor.test.ts). `Reloads` runs
  * one reload at a time, from `#load` to `#apply` and `#replace`, which use what `#load` has left in `#latest`
- * (test/unit/supervisor/reloads.test.ts).
+ * (test/unit/supervisor/reloads.test.ts). So a `load` that hangs must keep no later reload waiting.
  */
 import { randomUUID } from 'node:crypto';
 import { ConfigError } from '../config/config-error.js';
@@ -25,6 +25,7 @@ import {
 import type { Log } from '../telemetry/log.js';
 import { FileWatch } from './file-watch.js';
 import { type GroupEnd, type GroupOptions, type Replacement, RESTART_PAUSES } from './group-member.js';
+import { callLater } from './late-timer.js';
 import { ProcessGroup } from './process-group.js';
 import { Reloads } from './reloads.js';
 import { filesOf } from './watched-files.js';
@@ -37,6 +38,9 @@ const READY_MS_MAX = 120_000;
  * limit is far above that, because a kill loses the charges that are not flushed yet.
  */
 const SILENT_MS_MAX = 12 * ALIVE_PERIOD_MS;
+/** A read takes half a second, and more on a busy machine. A file that never ends, such as a pipe, hangs. */
+const LOAD_MS_MAX = 60_000;
+const HANGS = 'see whether a file of the settings is a pipe, or its disk hangs';
 /** A gateway may still start, and then waits twice for its threads, each time up to SETTINGS_WAIT_MS_MAX. */
 const RELOAD_MS_MAX = 6 * SETTINGS_WAIT_MS_MAX;
 /** The time between two polls of FileWatch. A change is reported at the second poll that finds it. */
@@ -51,8 +55,13 @@ interface SignalSource {
 }
 
 export interface SupervisorOptions extends GroupOptions {
-  /** Reads the settings again in the same way as for the start. Rejects with ConfigError. */
-  readonly load: () => Promise<LoadedSettings>;
+  /**
+   * Reads the settings again in the same way as for the start. Rejects with ConfigError. Called once at a
+   * time. `stop` is aborted if nobody waits for the settings any more.
+   */
+  readonly load: (stop: AbortSignal) => Promise<LoadedSettings>;
+  /** How long a reload waits for `load`. */
+  readonly loadMsMax: number;
   /** The configuration file; undefined if there is none. */
   readonly source: string | undefined;
   readonly watchPeriodMs: number;
@@ -63,13 +72,14 @@ export interface SupervisorOptions extends GroupOptions {
 /** Returns the options for `serve`. Tests use their own entry and shorter times. */
 export function supervisorOptions(
   loaded: LoadedSettings,
-  load: () => Promise<LoadedSettings>,
+  load: SupervisorOptions['load'],
   log: Log,
   onSettings: (settings: Settings) => void,
 ): SupervisorOptions {
   const { settings, source, demo, inForce } = loaded;
   return {
     load,
+    loadMsMax: LOAD_MS_MAX,
     source,
     onSettings,
     watchPeriodMs: WATCH_PERIOD_MS,
@@ -128,6 +138,8 @@ class Supervisor {
   #source: string | undefined;
   /** What `#load` read last, whether the gateways have applied it or not; also of a dry run. */
   #latest: Pick<LoadedSettings, 'inForce' | 'source'>;
+  /** Aborts the `load` that has not ended; undefined if none runs. */
+  #loading: AbortController | undefined;
   #isStopping = false;
   #isInterrupted = false;
 
@@ -162,7 +174,10 @@ class Supervisor {
 
   /** Resolves when all gateways have ended. */
   get ended(): Promise<GroupEnd> {
-    return this.#group.ended.finally(() => this.#watch.setOn(false));
+    return this.#group.ended.finally(() => {
+      this.#watch.setOn(false);
+      this.#loading?.abort(new ConfigError(['the gateway is stopping']));
+    });
   }
 
   /**
@@ -204,7 +219,7 @@ class Supervisor {
   }
 
   async #read(): Promise<Settings> {
-    const loaded = await this.#options.load();
+    const loaded = await this.#loadWithin();
     // Without a file `load` returns the built-in settings. They must not replace the settings of a file that
     // is missing for a moment.
     if (this.#source !== undefined && loaded.source === undefined)
@@ -212,6 +227,31 @@ class Supervisor {
     this.#latest = loaded;
     this.#watch.recordRead(filesOf(loaded.source, loaded.settings));
     return loaded.settings;
+  }
+
+  /**
+   * As `load` of the options. Rejects also after `loadMsMax`, and when all gateways have ended: what `load`
+   * resolves with after that is dropped.
+   */
+  async #loadWithin(): Promise<LoadedSettings> {
+    const { load, loadMsMax } = this.#options;
+    // What its abort has not ended waits for a disk, for which another `load` would wait too.
+    if (this.#loading !== undefined) throw new ConfigError([`an earlier reload still reads: ${HANGS}`]);
+    const loading = new AbortController();
+    const { signal } = loading;
+    const loaded = load(signal).finally(() => (this.#loading = undefined));
+    this.#loading = loading;
+    const aborted = new Promise<never>((_, reject) =>
+      signal.addEventListener('abort', () => reject(signal.reason as ConfigError)),
+    );
+    const cancelAbort = callLater(loadMsMax, () =>
+      loading.abort(new ConfigError([`the settings were not read within ${loadMsMax} ms: ${HANGS}`])),
+    );
+    try {
+      return await Promise.race([loaded, aborted]);
+    } finally {
+      cancelAbort();
+    }
   }
 
   /** Has the gateways apply `next`, which `#load` has just read. Returns the problems, empty if they do. */

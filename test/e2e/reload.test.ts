@@ -1,7 +1,17 @@
 /**
  * Settings that change while the gateway serves: by command, by signal, by the file itself.
  */
-import { readFileSync, readdirSync, renameSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import {
+  closeSync,
+  constants,
+  openSync,
+  readFileSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { startBed, type Bed } from '../support/bed.js';
@@ -264,6 +274,28 @@ void t.test('SIGHUP: a new key in a file reaches the upstream with the next call
     'no key in the log',
   );
   t.equal(await gateway.stop(), 0);
+});
+
+void t.test('a stop while a reload reads a file that has no end', async (t) => {
+  const keyFile = join(temporaryFolder(t), 'key');
+  writeFileSync(keyFile, 'sk-first\n');
+  const { gateway } = await startReloadBed(t, { upstream: { key_file: keyFile } });
+  rmSync(keyFile);
+  execFileSync('mkfifo', [keyFile]);
+  process.kill(gateway.child.pid, 'SIGHUP');
+  const writer = await eventually('it is read', () => {
+    try {
+      return openSync(keyFile, constants.O_WRONLY | constants.O_NONBLOCK);
+    } catch {
+      // Nobody has opened it yet.
+      return undefined;
+    }
+  });
+  t.teardown(() => closeSync(writer));
+  const stoppedMs = performance.now();
+  t.equal(await gateway.stop(), 0);
+  // A reading that nobody ends lasts for minutes.
+  t.ok(performance.now() - stoppedMs < 50_000);
 });
 
 void t.test('watch: a file that is replaced takes effect by itself, a wrong one does not', async (t) => {

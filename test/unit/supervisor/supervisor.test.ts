@@ -11,6 +11,7 @@ import type { GatewayReady } from '#src/gateway/messages.js';
 import type { GroupEnd } from '#src/supervisor/group-member.js';
 import { supervise, type SupervisorOptions, supervisorOptions } from '#src/supervisor/supervisor.js';
 import type { LogFields } from '#src/telemetry/log.js';
+import { eventually } from '../../support/gateway.js';
 
 const FIXTURE = new URL('../../fixtures/supervisor-gateway.js', import.meta.url);
 /** Longer than a process takes to start on a busy machine; what a test waits for comes earlier. */
@@ -253,6 +254,41 @@ void t.test('with watch, settings that could not be read are tried again', async
   t.equal(origin, 'file');
   signals.emit('SIGTERM');
   t.equal((await end).exitCode, 0);
+});
+
+void t.test('settings whose reading hangs keep no later reload waiting, nor the end', async (t) => {
+  let hangs = true;
+  let endReading: (late: LoadedSettings) => void = () => undefined;
+  const stops: AbortSignal[] = [];
+  const { signals, ready, end, logged, file } = run('serve', {
+    loadMsMax: 30,
+    load: (stop) => {
+      stops.push(stop);
+      return hangs ? new Promise((resolve) => (endReading = resolve)) : Promise.resolve(file.loaded);
+    },
+  });
+  await ready;
+  signals.emit('SIGHUP');
+  const refused = (problem: RegExp) =>
+    logged(/^settings not reloaded/, ({ problems }) => problem.test(String(problems)));
+  await refused(/^the settings were not read within 30 ms: /);
+  t.equal(stops[0]!.aborted, true, 'whoever reads them is told to end');
+  signals.emit('SIGHUP');
+  await refused(/^an earlier reload still reads: /);
+  t.equal(stops.length, 1, 'one that does not end is the only one');
+  endReading({ ...withPlan(file.loaded, 'late'), inForce: [], source: '/late.yaml' });
+  await sleep(0);
+  hangs = false;
+  file.loaded = withPlan(file.loaded, 'new');
+  signals.emit('SIGHUP');
+  const { applied } = await logged(/^settings reloaded/);
+  t.equal(applied, 'plans.demo (removed), plans.new (added)', 'what came late is dropped');
+  hangs = true;
+  signals.emit('SIGHUP');
+  await eventually('the last reading', () => (stops.length === 3 ? true : undefined));
+  signals.emit('SIGTERM');
+  t.equal((await end).exitCode, 0);
+  t.equal(stops[2]!.aborted, true, 'the end of the supervisor does not wait for it');
 });
 
 void t.test('a reload before the first gateway serves is refused in words', async (t) => {
