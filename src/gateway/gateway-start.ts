@@ -88,6 +88,7 @@ export function createParts(
   };
   const metrics = new GatewayMetrics(settings, logSwitch, upstreams.counters);
   const live = new LiveSettings(settings, metrics.upstreams);
+  metrics.upstreams.logShared(log);
   const accounting = openAccounting({
     settings,
     store,

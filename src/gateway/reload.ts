@@ -159,6 +159,7 @@ export class LiveSettings {
       });
     // Listeners know the new plans by now, so accounts may be put on them.
     registry.catalog = catalog;
+    this.#upstreamNames.logShared(log);
     await this.#reopenPlanless(context);
     return [];
   }

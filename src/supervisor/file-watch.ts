@@ -12,10 +12,12 @@
  * - A file that the settings begin to name is no change.
  */
 import { statSync } from 'node:fs';
+import type { Log } from '../telemetry/log.js';
 
 /**
  * How many files are watched at most, for which a poll takes 3 ms. The configuration, and a key and a
- * certificate for each of some hundred upstreams, are fewer. A change of a further file waits for a reload.
+ * certificate for each of some hundred upstreams, are fewer. A change of a further file waits for a reload,
+ * which the log says.
  */
 const FILES_MAX = 1_000;
 
@@ -32,6 +34,7 @@ interface FileWatchOptions {
   readonly files: () => readonly string[];
   readonly onChange: () => void;
   readonly periodMs: number;
+  readonly log: Log;
 }
 
 export class FileWatch {
@@ -41,6 +44,8 @@ export class FileWatch {
   readonly #reported = new Map<string, string>();
   /** The state of each file at the last poll. */
   #polled: ReadonlyMap<string, string> = new Map();
+  /** How many files were too many, at the last poll. */
+  #unwatched = 0;
   /** After how many polls the files are reported again; 0 if the gateways have applied them. */
   #retryPolls = 0;
   /** How many polls remain until the files are reported again; 0 if they will not be. */
@@ -65,6 +70,7 @@ export class FileWatch {
     if (isOn === (this.#timer !== undefined)) return;
     clearInterval(this.#timer);
     this.#timer = undefined;
+    this.#unwatched = 0;
     if (!isOn) return;
     this.#polled = this.#states();
     this.#recordNew(this.#polled);
@@ -116,8 +122,20 @@ export class FileWatch {
     return this.#options.files().slice(0, FILES_MAX);
   }
 
+  /** Also logs how many files are too many, if these have become more. */
   #states(): Map<string, string> {
-    return new Map(this.#files().map((path) => [path, stateOf(path)]));
+    const files = this.#options.files();
+    const unwatched = Math.max(0, files.length - FILES_MAX);
+    if (unwatched > this.#unwatched)
+      this.#options.log.warn(
+        'not all files of the settings are watched; reload when one of the others changes',
+        {
+          watched: FILES_MAX,
+          others: unwatched,
+        },
+      );
+    this.#unwatched = unwatched;
+    return new Map(files.slice(0, FILES_MAX).map((path) => [path, stateOf(path)]));
   }
 }
 

@@ -162,6 +162,7 @@ class Supervisor {
       files: () => filesOf(this.#source, this.#reloads.settings),
       onChange: () => void this.reload('file', 'watch', RELOAD),
       periodMs: watchPeriodMs,
+      log,
     });
     this.#group = new ProcessGroup(options, {
       onReady: (ready) => {

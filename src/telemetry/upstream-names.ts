@@ -5,10 +5,12 @@
  *
  * Must hold (test/unit/telemetry/upstream-names.test.ts):
  * - An upstream keeps its slot over reloads, because workers count in the words of the slot.
- * - Slots are bounded by UPSTREAM_SLOTS_MAX: when all are given, further upstreams share the last one.
+ * - Slots are bounded by UPSTREAM_SLOTS_MAX: when all are given, further upstreams share the last one, and an
+ *   operator learns that from the log (`logShared`).
  */
 import type { UpstreamLimits } from '../core/quotas.js';
 import type { UpstreamScopeIndex } from '../core/units.js';
+import type { Log } from './log.js';
 import { UPSTREAM_SLOTS_MAX } from './metrics-layout.js';
 
 /** An upstream of the settings. */
@@ -80,6 +82,19 @@ export class UpstreamNames {
    */
   get known(): readonly NamedUpstream[] {
     return this.#knownUpstreams;
+  }
+
+  /**
+   * Logs how many of the present upstreams have no slot of their own, if any. Call it when settings have come
+   * into force: at the start and at each reload.
+   */
+  logShared(log: Log): void {
+    const shared = this.#currentUpstreams.filter((upstream) => !this.#slots.has(upstreamKeyOf(upstream)));
+    if (shared.length === 0) return;
+    log.warn(
+      'the metrics have no room for more upstreams: those that come last are counted together, under the name of one; a restart forgets those that are gone',
+      { upstreams_max: UPSTREAM_SLOTS_MAX, counted_together: shared.length + 1 },
+    );
   }
 
   /** Returns the slot that has the key. If it has none yet, gives it the next free slot, or else the last. */

@@ -5,10 +5,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { FileWatch } from '#src/supervisor/file-watch.js';
 import { eventually } from '../../support/gateway.js';
+import { ListLog } from '../store/support.js';
 
 const PERIOD_MS = 10;
 /** Many looks: what was not noticed by then is not noticed. */
 const QUIET_MS = 150;
+
+const log = new ListLog();
 
 function watchOf(t: Test, files: string[], onChange = (): void => undefined) {
   let changes = 0;
@@ -16,7 +19,7 @@ function watchOf(t: Test, files: string[], onChange = (): void => undefined) {
     changes++;
     onChange();
   };
-  const watch = new FileWatch({ files: () => [...files], onChange: count, periodMs: PERIOD_MS });
+  const watch = new FileWatch({ files: () => [...files], onChange: count, periodMs: PERIOD_MS, log });
   watch.setOn(true);
   // Its own timer keeps no process alive.
   const alive = setInterval(() => undefined, 1_000);
@@ -93,7 +96,7 @@ void t.test('off is off, and what happened meanwhile is not news', async (t) => 
 void t.test('one that begins switched off: what changes until it is switched on is not news', async (t) => {
   const path = join(t.testdir({ a: '1' }), 'a');
   let changes = 0;
-  const watch = new FileWatch({ files: () => [path], onChange: () => changes++, periodMs: PERIOD_MS });
+  const watch = new FileWatch({ files: () => [path], onChange: () => changes++, periodMs: PERIOD_MS, log });
   watch.setOn(false);
   // The change that switches it on is reloaded already.
   writeFileSync(path, '22');
@@ -116,6 +119,7 @@ void t.test('a change between the reading of the files and the first start is re
     files: () => [join(path, 'a')],
     onChange: () => changes++,
     periodMs: PERIOD_MS,
+    log,
   });
   writeFileSync(join(path, 'a'), '22');
   watch.setOn(true);
@@ -175,4 +179,26 @@ void t.test('what the gateways did not take is reported again, ever later, until
   watch.setOn(true);
   await sleep(QUIET_MS);
   t.equal(changes(), 4, 'what is switched off forgets it');
+});
+
+void t.test('files beyond the bound are not watched, and that is logged once', async (t) => {
+  const folder = t.testdir({ watched: '1', other: '1' });
+  const unread = Array.from({ length: 999 }, (_, n) => join(folder, `absent-${n}`));
+  const files = [join(folder, 'watched'), ...unread, join(folder, 'other')];
+  log.lines.length = 0;
+  const { watch, noticed, changes } = watchOf(t, files);
+  await sleep(QUIET_MS);
+  const line = 'warn not all files of the settings are watched; reload when one of the others changes';
+  t.same(log.lines, [line]);
+  t.same(log.fields.at(-1), { watched: 1_000, others: 1 });
+  writeFileSync(join(folder, 'other'), 'two');
+  await sleep(QUIET_MS);
+  t.equal(changes(), 0);
+  writeFileSync(join(folder, 'watched'), 'two');
+  await noticed(1, 'the first of them is watched');
+  files.push('/one/more');
+  await eventually('one more', () => (log.lines.length === 2 ? true : undefined));
+  watch.setOn(false);
+  watch.setOn(true);
+  t.same(log.lines, [line, line, line], 'and again when it is switched on');
 });

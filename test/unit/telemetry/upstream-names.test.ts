@@ -2,6 +2,7 @@
 import t from 'tap';
 import { UPSTREAM_SLOTS_MAX } from '#src/telemetry/metrics-layout.js';
 import { UpstreamNames } from '#src/telemetry/upstream-names.js';
+import { ListLog } from '../store/support.js';
 
 const at = (model: string, name: string, weight = 1) => ({ model, name, priority: 1, weight });
 const shown = (names: UpstreamNames) =>
@@ -22,9 +23,17 @@ void t.test('slots stay over a reload', (t) => {
   t.end();
 });
 
-void t.test('beyond the last slot they share it', (t) => {
+void t.test('beyond the last slot they share it, which is logged', (t) => {
   const names = new UpstreamNames();
-  names.assign(Array.from({ length: UPSTREAM_SLOTS_MAX + 2 }, (_, index) => at('m', `host-${index}`)));
+  const log = new ListLog();
+  const hosts = Array.from({ length: UPSTREAM_SLOTS_MAX + 2 }, (_, index) => at('m', `host-${index}`));
+  names.assign(hosts.slice(0, UPSTREAM_SLOTS_MAX));
+  names.logShared(log);
+  t.same(log.lines, [], 'the last slot is that of one');
+  names.assign(hosts);
+  names.logShared(log);
+  t.match(log.lines, [/^warn the metrics have no room for more upstreams/]);
+  t.same(log.fields, [{ upstreams_max: UPSTREAM_SLOTS_MAX, counted_together: 3 }]);
   t.same(
     names.current.slice(-3).map(({ slot }) => slot),
     new Array(3).fill(UPSTREAM_SLOTS_MAX - 1),
