@@ -3,11 +3,13 @@
  * gateway-start.ts has the creation of its parts and the start. main.ts creates a gateway, on the main thread
  * of a gateway process.
  *
- *     drain   not ready → listeners drain → listeners end → workers end → other parts end → journals drained,
- *             last flush → store closed
+ *     drain   not ready → listeners drain → listeners end → flush → workers end → other parts end
+ *             → last flush → store closed
  *
- * Must hold: the last flush comes after the listeners have ended, because they leave their last calls in the
- * journals. A charge that is left there after the last flush is lost (test/e2e/shutdown.test.ts).
+ * Must hold: a flush comes after the listeners have ended, because they leave their last calls in the
+ * journals. A charge that is left there after the last flush is lost (test/e2e/shutdown.test.ts). And that
+ * flush comes before the waits for other parts: together these may take longer than EXIT_GRACE_MS, after
+ * which the supervisor kills the process (test/unit/gateway/gateway.test.ts).
  */
 import type { Settings } from '../config/schema.js';
 import type { SettingInForce } from '../config/settings-in-force.js';
@@ -202,23 +204,25 @@ export class Gateway {
   async close(): Promise<boolean> {
     this.#stage = 'closing';
     this.#parts.state.ready = false;
-    let haveListenersEnded = true;
+    const { listeners, accounting } = this.#parts;
+    let haveListenersEnded = false;
     try {
-      haveListenersEnded = await this.#closeParts();
+      haveListenersEnded = await listeners.close();
+      accounting.flush.run();
+      await this.#closeParts();
     } catch (error) {
       // A part that fails must not cost the last flush.
       this.#options.log.error('a part of the gateway failed while it closed', { error: String(error) });
     }
-    const flushed = await this.#parts.accounting.close();
+    const flushed = await accounting.close();
     this.#options.log.info('gateway ended', { flushed });
     return flushed && haveListenersEnded;
   }
 
-  /** Closes all parts but the accounting, in the header's order. Resolves as `close` of Listeners does. */
-  async #closeParts(): Promise<boolean> {
+  /** Closes all parts but the listeners and the accounting, in the header's order. */
+  async #closeParts(): Promise<void> {
     const { state, metrics, notifications, logs, counter } = this.#parts;
-    const { credentials, workers, listeners, stats, admin } = this.#parts;
-    const haveListenersEnded = await listeners.close();
+    const { credentials, workers, stats, admin } = this.#parts;
     credentials.close();
     await workers.close();
     await counter.close();
@@ -230,6 +234,5 @@ export class Gateway {
     await stats.reportLast();
     metrics.close();
     admin.close();
-    return haveListenersEnded;
   }
 }

@@ -1,4 +1,4 @@
-/** A gateway that is told to end while it starts opens nothing any more. */
+/** A gateway that is told to end, while it starts and while it serves; reloads and orders meanwhile. */
 import { connect } from 'node:net';
 import t, { type Test } from 'tap';
 import { openStore } from '#src/gateway/accounting-base.js';
@@ -9,8 +9,10 @@ import type { GatewayOptions } from '#src/gateway/gateway-options.js';
 import { Notifications } from '#src/gateway/notifications.js';
 import { GATEWAY_STOPS } from '#src/gateway/reload.js';
 import { SupervisorLink } from '#src/gateway/supervisor-link.js';
+import { CredentialKeeper } from '#src/providers/credentials/credential-keeper.js';
 import { ChangeFollower } from '#src/sharing/change-follower.js';
 import type { Hosts } from '#src/sharing/open-hosts.js';
+import { LedgerFlush } from '#src/store/flush.js';
 import { createLogSwitch } from '#src/telemetry/log-switch.js';
 import { worldOf } from '../config/support.js';
 import { ListLog } from '../store/support.js';
@@ -38,6 +40,8 @@ async function gatewayOf(t: Test, more: Partial<GatewayOptions> = {}) {
       'plans: [{ id: p, requests_per_minute: 1, calls_per_day: 1 }]',
       'workers: 1',
       'admin: { port: 0 }',
+      // No flush of the timer comes between.
+      'flush_interval_ms: 60000',
     ].join('\n'),
   }).load();
   const log = new ListLog();
@@ -106,6 +110,18 @@ void t.test(
     t.notMatch(JSON.stringify(log.lines), /error/);
   },
 );
+
+void t.test('charges are written before the end waits for a part that may hang', async (t) => {
+  const { gateway } = await gatewayOf(t);
+  await gateway.start();
+  const flushes = t.capture(LedgerFlush.prototype, 'run', () => true);
+  let flushesBefore = 0;
+  // Of all that is waited for after the listeners, the workers come first, and their credentials before them.
+  t.capture(CredentialKeeper.prototype, 'close', () => (flushesBefore = flushes().length));
+  t.equal(await gateway.close(), true);
+  t.equal(flushesBefore, 1, 'what the listeners have left');
+  t.equal(flushes().length, 1, 'and the last flush');
+});
 
 void t.test('a reload under way when the gateway closes is told so, and logs no error', async (t) => {
   const { gateway, log, settings } = await gatewayOf(t);
