@@ -38,6 +38,8 @@ const IDLE_INTERVAL_MS = 1_000;
  * measurements every 20 ms take on a slow machine, so that measuring alone does not keep a thread busy.
  */
 const BUSY_SHARE = 0.05;
+/** How early a timer of Node may fire. */
+const TIMER_EARLY_MS_MAX = 1;
 /** The weight of the last measurement in the load of a busy thread. */
 const BUSY_WEIGHT = 0.2;
 /**
@@ -77,10 +79,10 @@ export class ThreadHealth {
   readonly #loop: EventLoop;
   readonly #watchdog: MainWatchdog | undefined;
   /**
-   * The delays of this period: the first `#measuredCount` entries. A timer may fire up to 1 ms early,
-   * because its clock is rounded, so the array has one entry more than measurements fit in the period.
+   * The delays of this period: the first `#measuredCount` entries. Each timer may fire up to 1 ms early,
+   * because its clock is rounded, and so often in a period. The last measurement comes after its end.
    */
-  readonly #delaysMs = new Float64Array(Math.ceil(PERIOD_MS / BUSY_INTERVAL_MS) + 1);
+  readonly #delaysMs = new Float64Array(Math.ceil(PERIOD_MS / (BUSY_INTERVAL_MS - TIMER_EARLY_MS_MAX)) + 1);
   #measuredCount = 0;
   #periodEndMs: number;
   /** The sum of the active shares that this period's measurements have read. */

@@ -7,13 +7,15 @@ import { type EventLoop, ThreadHealth } from '#src/telemetry/thread-health.js';
 class ScriptedLoop implements EventLoop {
   active = 0;
   looks = 0;
+  /** How early timers fire. */
+  earlyMs = 0;
   #nowMs = 1_000;
   #due: { atMs: number; act: () => void } | undefined;
 
   nowMs = (): number => this.#nowMs;
   activeShare = (): number => this.active;
   callLater = (delayMs: number, act: () => void): (() => void) => {
-    this.#due = { atMs: this.#nowMs + delayMs, act };
+    this.#due = { atMs: this.#nowMs + delayMs - this.earlyMs, act };
     return () => (this.#due = undefined);
   };
 
@@ -98,6 +100,19 @@ void t.test('a block is seen at once, whenever it comes, and for the period and 
     const { max } = read();
     t.ok(max >= 980 && max <= 1_000, `block at ${atMs} ms`);
   }
+  t.end();
+});
+
+void t.test('a block late in a period is seen, however early timers fire', (t) => {
+  for (const earlyMs of [0, 0.5, 0.999])
+    for (let atMs = 4_500; atMs <= 5_000; atMs += 5) {
+      const { loop, read } = started();
+      loop.active = 1;
+      loop.earlyMs = earlyMs;
+      loop.pass(atMs);
+      loop.block(1_000);
+      t.ok(read().max >= 980 - earlyMs, `${earlyMs} ms early, block at ${atMs} ms`);
+    }
   t.end();
 });
 
