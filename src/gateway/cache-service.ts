@@ -78,7 +78,7 @@ export class CacheService {
   #clearedMs = -Infinity;
   /** When the responses of a model were cleared, by its id. */
   readonly #clearedModels = new Map<string, number>();
-  /** The models whose cleared responses may still be on disk; undefined stands for all models. */
+  /** The models whose cleared responses could not be removed from the disk; undefined: all models. */
   readonly #unremoved = new Set<string | undefined>();
   /** When the removal of those was last tried; monotonic. */
   #removalTriedMs = -Infinity;
@@ -189,11 +189,13 @@ export class CacheService {
       return true;
     };
     for (const modelId of [...this.#unremoved]) {
+      // Not after the removal: a clearing that comes meanwhile adds it again, and its own removal may fail.
+      this.#unremoved.delete(modelId);
       const isRemoved =
         modelId === undefined
           ? this.#tryStore('write', removeAll) === true
           : await this.#removeModel(modelId);
-      if (isRemoved) this.#unremoved.delete(modelId);
+      if (!isRemoved) this.#unremoved.add(modelId);
     }
   }
 

@@ -31,12 +31,16 @@ const keyOf = (digit: string, model = 'priced', account = ACCOUNT) =>
   cacheKeyOf(account, model, digit.repeat(64));
 
 /** `bounds`: of the model `priced`. */
-const catalogOf = (revision = 'r', bounds: Pick<CacheRule, 'bytesMax' | 'memoryShare'> = {}): Catalog => ({
+const catalogOf = (
+  revision = 'r',
+  bounds: Pick<CacheRule, 'bytesMax' | 'memoryShare'> = {},
+  ttlMs = TTL_MS,
+): Catalog => ({
   ...CATALOG,
   models: CATALOG.models.map((model) => ({
     ...model,
     cache: {
-      ttlMs: TTL_MS,
+      ttlMs,
       isShared: false,
       revision: model.id === 'priced' ? revision : 'same',
       ...(model.id === 'priced' && bounds),
@@ -400,10 +404,8 @@ for (const cleared of ['priced', undefined])
     async (t) => {
       const path = t.testdir({});
       const { caches, service, store, response, clock } = openWorld(t, 1, 0, path);
-      const catalog = catalogOf();
       // They do not expire meanwhile.
-      const models = catalog.models.map((model) => ({ ...model, cache: { ...model.cache!, ttlMs: DAY_MS } }));
-      service.applySettings({ ...catalog, models }, MIB);
+      service.applySettings(catalogOf('r', {}, DAY_MS), MIB);
       for (const digit of 'ab') caches[0]!.publish(keyOf(digit), response(digit), undefined, AFTER_CLEARINGS);
       await settled();
       service.onFlushed();
@@ -423,6 +425,38 @@ for (const cleared of ['priced', undefined])
       t.equal(service.storedBytes, 0);
     },
   );
+
+void t.test('a clearing whose removal fails while an earlier one goes on is not forgotten', async (t) => {
+  const { clock, service, store } = openWorld(t);
+  // They do not expire meanwhile.
+  service.applySettings(catalogOf('r', {}, DAY_MS), MIB);
+  const endedMs = clock.wallMs();
+  const put = (digits: readonly string[]): void => {
+    const kept = digits.map((digit) => {
+      const key = cacheKeyOf(ACCOUNT, 'priced', digit.padStart(64, '0'));
+      return { ...key, bodyDigest: '00'.repeat(32), endedMs, stream: false, bytes: new Uint8Array(1) };
+    });
+    store.commit(() =>
+      store.cached.apply({ kept, forgotten: [], bounds: { expiredMs: 0, bytesMax: Infinity } }),
+    );
+  };
+  put(Array.from({ length: 1_500 }, (_, n) => n.toString(16)));
+  // Has removed the first thousand when it returns.
+  const earlier = service.clear('priced');
+  put(['0']);
+  const { commit } = store;
+  store.commit = () => {
+    throw new Error('no space left on device');
+  };
+  const later = service.clear('priced');
+  store.commit = commit;
+  await Promise.all([earlier, later]);
+  t.equal(service.storedBytes, 513, 'what was made between the two');
+  clock.nowMs += 60_000;
+  service.onFlushed();
+  await settled();
+  t.equal(service.storedBytes, 0);
+});
 
 void t.test('a call that began before a clearing of which its listener does not know yet', async (t) => {
   const { caches, service, response, clock } = openWorld(t);
