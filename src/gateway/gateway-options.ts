@@ -36,7 +36,10 @@ export interface GatewayOptions {
   readonly onFatal: (reason: string) => void;
 }
 
-/** State that gateway.ts and gateway-start.ts write. The parts keep no copies, because the values change. */
+/** The state as the parts read it. They keep no copies, because the values change. */
+export type GatewayStateView = Readonly<GatewayState>;
+
+/** Only gateway.ts and gateway-start.ts write it. */
 export interface GatewayState {
   /** Whether the gateway serves and does not drain. */
   ready: boolean;

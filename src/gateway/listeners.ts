@@ -25,7 +25,7 @@ import type { CounterPool } from './counter-pool.js';
 import { GroupCommit } from './group-requests.js';
 import type { GatewayLogs } from './gateway-logs.js';
 import type { GatewayMetrics } from './gateway-metrics.js';
-import type { GatewayState } from './gateway-options.js';
+import type { GatewayStateView } from './gateway-options.js';
 import type { ListenerWithWorkerInit } from './listener-with-worker.thread.js';
 import { newSettingsReplies, type SettingsReplies, stuckOf } from './reload.js';
 import type { UpstreamWorkers, WorkerClients } from './upstream-workers.js';
@@ -61,7 +61,7 @@ interface ListenersOptions {
   readonly requestIds: RequestIds;
   readonly metrics: GatewayMetrics;
   /** Has the traces, if spans are exported; each new listener sends its spans there. */
-  readonly state: Pick<GatewayState, 'traces'>;
+  readonly state: Pick<GatewayStateView, 'traces'>;
   readonly log: Log;
   /** Called if listeners die again and again, or cannot be replaced: the process must end. */
   readonly onFatal: (reason: string) => void;

@@ -16,7 +16,7 @@ import type { CredentialStatus, StatusDocument } from '../telemetry/status-docum
 import type { Accounting } from './accounting.js';
 import type { GatewayLogs } from './gateway-logs.js';
 import type { GatewayMetrics } from './gateway-metrics.js';
-import type { GatewayState } from './gateway-options.js';
+import type { GatewayStateView } from './gateway-options.js';
 import type { Listeners } from './listeners.js';
 import { bodiesInWorkBytesOf } from './memory-limit.js';
 import { type GroupPosition, NO_SNAPSHOTS, type Snapshot } from './messages.js';
@@ -37,7 +37,7 @@ interface StatsOptions {
   readonly workers: UpstreamWorkers;
   readonly credentials: Pick<CredentialKeeper, 'statuses'>;
   readonly notifications: Pick<Notifications, 'webhookCounts' | 'groupQuotas' | 'sharedBalances'>;
-  readonly state: GatewayState;
+  readonly state: GatewayStateView;
   /** The process group; undefined if this gateway is the only one on its data directory. */
   readonly group: GroupPosition | undefined;
   readonly supervisor: SupervisorLink;

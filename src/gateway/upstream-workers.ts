@@ -30,7 +30,7 @@ import type { ModelRoute } from '../upstream/target.js';
 import type { FromUpstreamWorker, ToUpstreamWorker, UpstreamTask } from '../upstream/worker-messages.js';
 import type { CounterPool } from './counter-pool.js';
 import type { GatewayMetrics } from './gateway-metrics.js';
-import type { GatewayState } from './gateway-options.js';
+import type { GatewayStateView } from './gateway-options.js';
 import { newSettingsReplies, type SettingsReplies, stuckOf } from './reload.js';
 
 /**
@@ -67,7 +67,7 @@ interface UpstreamWorkersOptions {
   /** Undefined if limits are not shared. */
   readonly serveLeases: ((port: MessagePort) => void) | undefined;
   /** `traces` is set if spans are exported: each new worker sends its spans there. */
-  readonly state: Pick<GatewayState, 'traces'>;
+  readonly state: Pick<GatewayStateView, 'traces'>;
   readonly log: Log;
 }
 

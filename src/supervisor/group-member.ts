@@ -51,12 +51,11 @@ export class GroupMember implements PrimaryCandidate {
   readonly slot: number;
   /** The settings of the next process. The running process may have others of those that need a restart. */
   settings: Settings;
-  /** Whether the member is to replace another and has not taken over. Its exit then ends no group. */
-  isTrial: boolean;
   readonly #options: MemberOptions;
   readonly #owner: MemberOwner;
   readonly #policy: RestartPolicy;
   #process: GatewayProcess | undefined;
+  #isTrial: boolean;
   #serves = false;
   #hasServed = false;
   #restartTimer: NodeJS.Timeout | undefined;
@@ -77,7 +76,7 @@ export class GroupMember implements PrimaryCandidate {
     this.#policy = new RestartPolicy(options.clock, options.pauses);
     this.slot = start.slot;
     this.settings = start.settings;
-    this.isTrial = start.isTrial;
+    this.#isTrial = start.isTrial;
   }
 
   /** Undefined before the first start, during a pause, and after the process has ended. */
@@ -93,6 +92,16 @@ export class GroupMember implements PrimaryCandidate {
   /** Whether a process of the member has served, this one or a former one. */
   get hasServed(): boolean {
     return this.#hasServed;
+  }
+
+  /** Whether the member is to replace another and has not taken over. Its exit then ends no group. */
+  get isTrial(): boolean {
+    return this.#isTrial;
+  }
+
+  /** Call it when the member has taken over: from then on it is like any other. */
+  endTrial(): void {
+    this.#isTrial = false;
   }
 
   /** Whether another member replaces this one. */

@@ -19,6 +19,7 @@
  */
 import { adoptLive, adoptReplaced } from '../config/settings-adoption.js';
 import type { Settings } from '../config/schema.js';
+import { invariant } from '../core/errors.js';
 import type {
   GatewayReady,
   RecordReload,
@@ -167,11 +168,14 @@ export class ProcessGroup {
   }
 
   /**
-   * Begins to replace the gateways one by one. The new ones run with `next` and the program on disk now. The
-   * caller, Reloads, has checked `replaceProblem`. Since then only a stop can have come between, which ends
-   * the replacement.
+   * Begins to replace the gateways one by one. The new ones run with `next` and the program on disk now.
+   * Throws if there is a `replaceProblem`, except that the gateways stop: then nothing is replaced.
    */
   replace(next: Settings): Replacement {
+    invariant(
+      this.#stopping || this.replaceProblem === undefined,
+      'gateways are replaced only if they can be',
+    );
     this.#replacing = adoptReplaced(this.#settings, next);
     const count = this.#members.length;
     const done = replaceOneByOne(this.#replacedGroup(), this.#options).finally(

@@ -50,7 +50,7 @@ export async function replaceOneByOne(
     if (group.isStopping()) return STOPPING;
     // The former serves on, with the admin interface if it led.
     if (!group.members().includes(next)) return 'the new gateway ended before it had taken over';
-    next.isTrial = false;
+    next.endTrial();
     await group.retire(former);
   }
   return undefined;
