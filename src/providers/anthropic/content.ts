@@ -21,8 +21,8 @@ export interface ContentRules {
   readonly fetchesUrls: boolean;
 }
 
-/** Captures the media type. Parameters such as `charset` may follow it; they are not read. */
-const DATA_URL = /^data:([\w.+-]+\/[\w.+-]+)(?:;[\w=.+-]+)*;base64,/;
+/** Captures the media type. Parameters such as `charset` or `name` may follow it; they are not read. */
+const DATA_URL = /^data:([\w.+-]+\/[\w.+-]+)(?:;[^,;]*)*;base64,/i;
 
 /**
  * Returns the blocks of a message's content. Blocks are new objects, but `cache_control` in them is the

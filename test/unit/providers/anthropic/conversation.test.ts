@@ -275,6 +275,11 @@ const FILES: [name: string, part: object, block: object][] = [
     { type: 'image', source: { type: 'base64', media_type: 'image/webp', data: PNG }, ...MARK },
   ],
   [
+    'a PDF whose URL has its name',
+    { type: 'file', file: { file_data: `DATA:application/pdf;name=my%20file.pdf;base64,${PNG}` } },
+    { type: 'document', source: { type: 'base64', media_type: 'application/pdf', data: PNG } },
+  ],
+  [
     'an https URL',
     { type: 'image_url', image_url: { url: 'https://example.com/a.png' } },
     { type: 'image', source: { type: 'url', url: 'https://example.com/a.png' } },
