@@ -23,6 +23,7 @@ import { isRecord, type Members } from '../../core/json.js';
 import { argumentsOf, stringIn } from '../fields.js';
 import { FieldError } from '../provider.js';
 import { blocksOf, hasText, withCacheControl, type Block, type ContentRules } from './content.js';
+import { ToolIds } from './tool-ids.js';
 
 interface Turn {
   readonly role: 'user' | 'assistant';
@@ -47,6 +48,8 @@ export class Conversation {
   readonly #allowsSystemTurns: boolean;
   /** System texts after an assistant turn, which go after the next user turn (`#turnFor`). */
   #pendingSystem: Block[] = [];
+  /** Undefined before the first tool call or result. */
+  #toolIds: ToolIds | undefined;
   /** The id that stands for the last `function_call`, which has none, and for the result of that call. */
   #functionCallId = '';
 
@@ -92,6 +95,10 @@ export class Conversation {
     return lastTurn.results.length > 0 && callingTurn !== undefined && !isThinking(callingTurn.blocks[0]);
   }
 
+  get #ids(): ToolIds {
+    return (this.#toolIds ??= new ToolIds());
+  }
+
   #add(message: Members, index: number): void {
     const path = `messages[${index}]`;
     switch (message.role) {
@@ -103,7 +110,7 @@ export class Conversation {
         this.#addAssistant(message, path, index);
         break;
       case 'tool':
-        this.#addResult(message, path, toolIdOf(stringIn(message, 'tool_call_id', path)));
+        this.#addResult(message, path, this.#ids.ofResult(stringIn(message, 'tool_call_id', path)));
         break;
       case 'function':
         this.#addResult(message, path, this.#functionCallId);
@@ -136,7 +143,7 @@ export class Conversation {
     const { tool_calls: calls, function_call: call } = message;
     if (Array.isArray(calls))
       for (let position = 0; position < calls.length; position++)
-        blocks.push(toolUseOf(calls[position], `${path}.tool_calls[${position}]`));
+        blocks.push(toolUseOf(calls[position], `${path}.tool_calls[${position}]`, this.#ids));
     if (isRecord(call)) {
       this.#functionCallId = `function_call_${index}`;
       blocks.push(functionUseOf(call, this.#functionCallId, `${path}.function_call`));
@@ -223,14 +230,6 @@ export function reminderOf(text: string): string {
 }
 
 /**
- * The id with `_` in place of characters that Anthropic's ids do not have. If a conversation has changed its
- * model, ids of other providers come here. bedrock/messages.ts calls this too.
- */
-export function toolIdOf(id: string): string {
-  return id.replace(/[^\w-]/g, '_');
-}
-
-/**
  * The thinking blocks of an earlier response, unchanged: Anthropic checks their signatures. Clients that join
  * a stream member by member have blocks without text, and the text in `reasoning_content`.
  */
@@ -256,9 +255,9 @@ function thinkingOf(message: Members, path: string): Block[] {
   return thinkingBlocks.length < 2 ? blocks : [];
 }
 
-function toolUseOf(call: unknown, path: string): Block {
+function toolUseOf(call: unknown, path: string, toolIds: ToolIds): Block {
   if (!isRecord(call)) throw new FieldError(path, 'must be an object');
-  const id = toolIdOf(stringIn(call, 'id', path));
+  const id = toolIds.ofCall(stringIn(call, 'id', path));
   return withCacheControl(functionUseOf(call.function, id, `${path}.function`), call, path);
 }
 

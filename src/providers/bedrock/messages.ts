@@ -15,7 +15,8 @@
  * Claude rejects the whole request (test/unit/providers/bedrock/messages.test.ts).
  */
 import { isRecord, type Members } from '../../core/json.js';
-import { PLACEHOLDER_USER_TEXT, reminderOf, toolIdOf } from '../anthropic/conversation.js';
+import { PLACEHOLDER_USER_TEXT, reminderOf } from '../anthropic/conversation.js';
+import { ToolIds } from '../anthropic/tool-ids.js';
 import { argumentsOf, stringIn } from '../fields.js';
 import { FieldError } from '../provider.js';
 import { addCachePoint, ContentWriter, type Block } from './content.js';
@@ -70,6 +71,8 @@ class ConversationWriter {
   readonly #system: Block[] = [];
   readonly #turns: OpenTurn[] = [];
   readonly #calledTools = new Set<string>();
+  /** Undefined before the first tool call or result. */
+  #toolIds: ToolIds | undefined;
   #usesTools = false;
   /** The value for Conversation if no further message came. */
   #continuesWithoutThinking = false;
@@ -77,6 +80,10 @@ class ConversationWriter {
   constructor(facts: ModelFacts) {
     this.#facts = facts;
     this.#content = new ContentWriter(facts);
+  }
+
+  get #ids(): ToolIds {
+    return (this.#toolIds ??= new ToolIds());
   }
 
   add(message: Members, path: string): void {
@@ -134,7 +141,7 @@ class ConversationWriter {
     if (isRecord(message.function_call))
       throw new FieldError(`${path}.function_call`, 'is not supported by Bedrock');
     const reasoning = reasoningBlocksOf(message);
-    const calls = toolCallsOf(message.tool_calls, `${path}.tool_calls`, this.#calledTools);
+    const calls = this.#toolCallsOf(message.tool_calls, `${path}.tool_calls`);
     const content = this.#content.blocks(message.content, `${path}.content`);
     const { refusal } = message;
     if (content.length === 0 && typeof refusal === 'string' && refusal.trim() !== '')
@@ -145,6 +152,25 @@ class ConversationWriter {
     this.#continuesWithoutThinking = calls.length > 0 && reasoning.length === 0;
     addCachePoint(blocks, message, this.#facts);
     this.#addBlocks('assistant', blocks);
+  }
+
+  /** The blocks of an assistant message's tool calls. Adds the names of the tools to `#calledTools`. */
+  #toolCallsOf(calls: unknown, path: string): Block[] {
+    if (calls === undefined || calls === null) return [];
+    if (!Array.isArray(calls)) throw new FieldError(path, 'must be an array');
+    return calls.map((call: unknown, index) => {
+      const callPath = `${path}[${index}]`;
+      if (!isRecord(call) || typeof call.id !== 'string')
+        throw new FieldError(`${callPath}.id`, 'must be a string');
+      const { function: calledFunction } = call;
+      if (!isRecord(calledFunction) || typeof calledFunction.name !== 'string') {
+        throw new FieldError(`${callPath}.function.name`, 'must be a string');
+      }
+      const { name } = calledFunction;
+      const input = argumentsOf(calledFunction.arguments, `${callPath}.function.arguments`);
+      this.#calledTools.add(name);
+      return { toolUse: { toolUseId: this.#ids.ofCall(call.id), name, input } };
+    });
   }
 
   /** The blocks of a message's content, with its cache point. */
@@ -163,7 +189,7 @@ class ConversationWriter {
       .blocks(content, `${path}.content`)
       .filter((block) => !('cachePoint' in block));
     const toolResult = {
-      toolUseId: toolIdOf(id),
+      toolUseId: this.#ids.ofResult(id),
       // Converse wants at least one block, which may be an empty text.
       content: parts.length === 0 ? [{ text: '' }] : parts,
       // OpenAI's protocol has no such member, so Anthropic's name is accepted.
@@ -246,23 +272,4 @@ function reasoningBlocksOf({
       ? { reasoningContent: { reasoningText: { text: joinedText, signature: signatures[0] } } }
       : block,
   );
-}
-
-/** The blocks of an assistant message's tool calls. Adds the names of the tools to `calledTools`. */
-function toolCallsOf(calls: unknown, path: string, calledTools: Set<string>): Block[] {
-  if (calls === undefined || calls === null) return [];
-  if (!Array.isArray(calls)) throw new FieldError(path, 'must be an array');
-  return calls.map((call: unknown, index) => {
-    const callPath = `${path}[${index}]`;
-    if (!isRecord(call) || typeof call.id !== 'string')
-      throw new FieldError(`${callPath}.id`, 'must be a string');
-    const { function: calledFunction } = call;
-    if (!isRecord(calledFunction) || typeof calledFunction.name !== 'string') {
-      throw new FieldError(`${callPath}.function.name`, 'must be a string');
-    }
-    const { name } = calledFunction;
-    const input = argumentsOf(calledFunction.arguments, `${callPath}.function.arguments`);
-    calledTools.add(name);
-    return { toolUse: { toolUseId: toolIdOf(call.id), name, input } };
-  });
 }

@@ -234,9 +234,29 @@ const SYSTEM_TURNS: [name: string, messages: Message[], expected: unknown[], sys
   ],
 ];
 
+const REPEATED_IDS: typeof CASES = [
+  [
+    'a server that counts its calls anew in each response',
+    [A, calls('f:0', 'f:1'), result('f:0', 'r'), result('f:1', 's'), calls('f:0'), result('f:0', 't')],
+    [
+      A,
+      assistant([use('f_0'), use('f_1')]),
+      user([given('f_0', 'r'), given('f_1', 's')]),
+      assistant([use('f_0_2')]),
+      user([given('f_0_2', 't')]),
+    ],
+  ],
+  [
+    'a server that gives no ids',
+    [A, calls('', ''), result('', 'r'), result('', 's')],
+    [A, assistant([use('call'), use('call_2')]), user([given('call', 'r'), given('call_2', 's')])],
+  ],
+];
+
 void t.test('messages', (t) => {
   for (const [cases, model] of [
     [CASES, 'claude-sonnet-4-5'],
+    [REPEATED_IDS, 'claude-sonnet-4-5'],
     [SYSTEM_TURNS, 'claude-opus-4-8'],
   ] as const)
     for (const [name, messages, expected, first] of cases) {

@@ -228,6 +228,18 @@ void t.test('results are before what else the user says, with ids of any provide
     ['toolResult', 'cachePoint', 'toolResult', 'text'],
   );
   t.match(said[2]!.content[0], { toolResult: { toolUseId: 'call_1_x' } });
+  const long = 'x'.repeat(65);
+  const turn = (id: string): Members[] => [
+    { role: 'assistant', tool_calls: [{ ...CALL, id }] },
+    { role: 'tool', tool_call_id: id, content: 'r' },
+  ];
+  const repeated = written([{ role: 'user', content: 'go' }, ...[long, 'c', 'c', ''].flatMap(turn)]);
+  const ids = (kind: string): unknown[] =>
+    repeated.messages.flatMap(({ content: blocks }) =>
+      blocks.flatMap((block) => (block[kind] as Members | undefined)?.toolUseId ?? []),
+    );
+  t.match(ids('toolUse'), [/^[\w-]{43}$/, 'c', 'c_2', 'call']);
+  t.same(ids('toolResult'), ids('toolUse'));
   t.end();
 });
 

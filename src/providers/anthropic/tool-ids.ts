@@ -1,0 +1,69 @@
+/**
+ * Writes the ids of one request's tool calls as Claude and Converse accept them. conversation.ts and
+ * bedrock/messages.ts make one ToolIds for each conversation with tool calls. Pure; upstream worker, or
+ * counter thread if the body is large.
+ *
+ * Ids of other providers come here if a conversation has changed its model, or if Claude answers in place of
+ * another model. Some have other characters (`functions.read:0`), are empty, or are the same in each
+ * response. Anthropic rejects the request for each of these, Converse also for an id above 64 characters.
+ *
+ * Follows Amazon Bedrock API Reference, "ToolUseBlock", and Anthropic's errors "String should match pattern
+ * '^[a-zA-Z0-9_-]+$'" and "`tool_use` ids must be unique", 2026-11.
+ *
+ * Must hold: no two calls of a request get one id, and the result of a call gets the id of that call. An id
+ * depends on earlier messages alone, or a longer conversation would lose the prompt cache. The time does not
+ * grow with the square of the number of calls.
+ */
+import { hash } from 'node:crypto';
+
+/** Converse allows 64 characters. This leaves some of them for a number. */
+const PLAIN_CHARS_MAX = 56;
+/** In place of an empty id. */
+const UNNAMED = 'call';
+
+/** The calls that came with one id of the caller. */
+interface CallsOfId {
+  /** The ids that they got, in the order of the calls. */
+  readonly ids: string[];
+  /** How many of them have a result. */
+  answered: number;
+}
+
+export class ToolIds {
+  readonly #used = new Set<string>();
+  /** By an id without a number: the last number that was tried. */
+  readonly #numbers = new Map<string, number>();
+  readonly #callsById = new Map<string, CallsOfId>();
+
+  /** The id of the next call. `id`: the caller's. */
+  ofCall(id: string): string {
+    const plainId = plainIdOf(id);
+    let number = this.#numbers.get(plainId) ?? 1;
+    let newId = number === 1 ? plainId : `${plainId}_${number}`;
+    while (this.#used.has(newId)) newId = `${plainId}_${++number}`;
+    this.#numbers.set(plainId, number);
+    this.#used.add(newId);
+    const calls = this.#callsById.get(id);
+    if (calls === undefined) this.#callsById.set(id, { ids: [newId], answered: 0 });
+    else calls.ids.push(newId);
+    return newId;
+  }
+
+  /**
+   * The id of the call whose result comes: of the calls with the caller's `id`, the first without a result.
+   * Another result of the last call, or one without a call, gets an id that the provider will reject.
+   */
+  ofResult(id: string): string {
+    const calls = this.#callsById.get(id);
+    if (calls === undefined) return plainIdOf(id);
+    const { ids } = calls;
+    // `!`: a record has at least one id.
+    return calls.answered < ids.length ? ids[calls.answered++]! : ids.at(-1)!;
+  }
+}
+
+function plainIdOf(id: string): string {
+  if (id === '') return UNNAMED;
+  const plainId = id.replace(/[^\w-]/g, '_');
+  return plainId.length <= PLAIN_CHARS_MAX ? plainId : hash('sha256', id, 'base64url');
+}
