@@ -39,7 +39,7 @@ export function toolCallPieceOf(call: Members): CallPiece {
     id: nonEmptyText(call.id),
     name: nonEmptyText(calledFunction.name),
     json: isRecord(args) ? JSON.stringify(args) : (nonEmptyText(args) ?? ''),
-    index: typeof call.index === 'number' ? call.index : undefined,
+    index: isIndex(call.index) ? call.index : undefined,
   };
 }
 
@@ -83,6 +83,11 @@ export function addPiece(call: ToolCallSoFar, piece: CallPiece): void {
  */
 export function canSendToolCall({ id, name, json }: ToolCallSoFar): boolean {
   return name !== undefined && (id !== undefined || json !== '');
+}
+
+/** A number below 0 tells no call from another: it is as if the piece had no index. */
+function isIndex(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0;
 }
 
 /** Also undefined for an empty text, which some servers send for a member that an earlier piece had. */

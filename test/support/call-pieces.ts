@@ -97,6 +97,16 @@ export const CALL_PIECES: readonly PiecesOfServer[] = [
     calls: CALLS,
   },
   {
+    server: 'an index below 0 for all',
+    pieces: [
+      [piece({ index: -1, id: 'a' }, 'f', '')],
+      [piece({ index: -1 }, undefined, '{"a":')],
+      [piece({ index: -1 }, undefined, '1}')],
+      [piece({ index: -1, id: 'b' }, 'g', '{}')],
+    ],
+    calls: CALLS,
+  },
+  {
     server: 'whole calls without id and index',
     pieces: [[piece({}, 'f', '{"a":1}')], [piece({}, 'g', '{}')]],
     calls: UNNAMED,

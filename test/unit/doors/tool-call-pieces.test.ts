@@ -21,6 +21,8 @@ void t.test('what a piece says', (t) => {
       { id: 'a', index: 1, function: { name: 'f', arguments: '{"x"' } },
       { id: 'a', name: 'f', json: '{"x"', index: 1 },
     ],
+    [{ index: -1 }, {}],
+    [{ index: 0.5 }, {}],
     [{ custom: { name: 'c', input: 'text' } }, { name: 'c', json: 'text' }],
     [{ function: { arguments: { x: 1 } } }, { json: '{"x":1}' }],
   ] as const)
