@@ -152,6 +152,7 @@ if is_lacking or not is_same then
   node[MARK], node[MARK_SERVER], node[MARK_VERSION] = heard_number, heard_server, 0
 end
 call('HSET', KEYS[2], place, pack(node))
+if equal_shares > 0 then call('HSET', KEYS[1], 'shares', 1) end
 local to_free = {}
 if node[UNFREED] == 1 then to_free = call('SRANDMEMBER', KEYS[4], ${PAGE_SCOPES}) end
 return pack({'ok', now, s.epoch, call('HGET', KEYS[1], 'host:' .. host) == s.epoch, to_free})

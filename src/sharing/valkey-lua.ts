@@ -27,6 +27,7 @@
  *       checked      when a script last looked which server runs it, see SERVER_CHECK_MS
  *       fresh        1 if the host that found the server empty remembered no epoch
  *       places       the version of the list of nodes, a number that grows with every change of the list
+ *       shares       1 once a node with an equal share has entered; absent before
  *       host:<host>  the epoch in which the host has reported what it spent
  *       gone:<host>  when an operator said that the host will not come back
  *                    and of valkey-marks.ts:

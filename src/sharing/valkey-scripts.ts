@@ -170,23 +170,27 @@ node[MARK], node[MARK_SERVER], node[MARK_VERSION] = sequence, s.run, s.places
 call('HSET', KEYS[2], place, pack(node))
 
 -- How many permits of the limit are held back: the equal shares of silent nodes, until QUARANTINE after they
--- are back or expire. silent: how many such nodes there are, counted for the first ask; -1 before.
-local silent = -1
+-- are back or expire. Settings of hosts may differ, so each share is the one that its own node uses.
+local silent -- how many such nodes there are, by their number of shares; counted for the first ask
 local function held_back(limit)
-  if equal_shares == 0 then return 0 end
-  if silent < 0 then
-    silent = 0
-    local all = call('HVALS', KEYS[2])
+  if not silent then
+    silent = {}
+    -- Without a share anywhere the list of nodes, which may be long, is not read.
+    local has_shares = equal_shares > 0 or call('HGET', KEYS[1], 'shares')
+    local all = has_shares and call('HVALS', KEYS[2]) or {}
     for i = 1, #all do
       local n = node_in(all[i])
       local silent_ms = n and now - n[HEARD_AT]
-      -- A node whose record is damaged may use its share, too.
+      -- A node whose record is damaged may use its share, too: one as this node has.
+      local shares = n and n[EQUAL_SHARES] or equal_shares
       local may_use = not n or now - n[BACK] < QUARANTINE
         or (silent_ms > SILENT and silent_ms <= longer_of(n, EXPIRY, expiry) + QUARANTINE)
-      if may_use and (not n or n[EQUAL_SHARES] > 0) then silent = silent + 1 end
+      if may_use and shares > 0 then silent[shares] = (silent[shares] or 0) + 1 end
     end
   end
-  return min(limit, silent * floor(limit / equal_shares))
+  local count = 0
+  for shares, nodes in pairs(silent) do count = count + nodes * floor(limit / shares) end
+  return min(limit, count)
 end
 
 -- Whether anything is in a row p:P. Permits count too: those of an ended life are not the next life's.

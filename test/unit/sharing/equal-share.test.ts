@@ -14,6 +14,7 @@ import {
 import { EqualShare, SHARE_BEGINS_MS } from '#src/sharing/equal-share.js';
 import type { FallbackCoordinator } from '#src/sharing/fallback-coordinator.js';
 import { ValkeyError } from '#src/sharing/valkey-client.js';
+import { QUARANTINE_MS, SILENT_MS } from '#src/sharing/valkey-lua.js';
 import { identity } from '../../support/authority-conformance.js';
 import { eventually } from '../../support/gateway.js';
 import { NO_REDIS, startRedis } from '../../support/redis-server.js';
@@ -297,6 +298,44 @@ void t.test('a request that never arrives postpones no expiry', NO_REDIS, async 
     'it has no share',
   );
 });
+
+void t.test(
+  'hosts of which one has more processes, or refuses: the share of a silent node is its own',
+  NO_REDIS,
+  async (t) => {
+    const server = await startRedis(t);
+    // Two hosts: shares of a half each, which the first divides by its ten processes; a third one has none.
+    for (const [equalShares, why] of [
+      [20, 'more processes'],
+      [0, 'refuses'],
+    ] as const) {
+      await server.command('FLUSHALL');
+      const world = new ValkeyWorld(() => server.url, 1, { nodeExpiryMs: EXPIRY_MS });
+      t.teardown(() => world.close());
+      const here = await world.connect(identity('a'), new TestHost(), { equalShares });
+      const silent = await world.connect(identity('b'), new TestHost(), { equalShares: 2 });
+      for (const node of [here, silent]) await node.join();
+      for (const node of [here, silent]) await node.exchange([]);
+      const heldBack = async (): Promise<number> =>
+        LIMIT - (await exchangePlain(here, [minuteAsk(0, 0)])).answers[0]!.minute!.remaining;
+      const pass = async (ms: number): Promise<void> => {
+        for (let passedMs = 0; passedMs < ms; passedMs += 5_000) {
+          world.nowMs += 5_000;
+          await here.exchange([]);
+        }
+      };
+      t.equal(await heldBack(), 0, why);
+      await pass(SILENT_MS + 1);
+      t.equal(await heldBack(), LIMIT / 2, why);
+      for (let passedMs = 0; passedMs < QUARANTINE_MS; passedMs += SILENT_MS) {
+        await silent.exchange([]);
+        t.equal(await heldBack(), LIMIT / 2, `${why}, ${passedMs} ms after it is back`);
+        await pass(SILENT_MS);
+      }
+      t.equal(await heldBack(), 0, `${why}, long after it is back`);
+    }
+  },
+);
 
 void t.test('random cuts and random use', NO_REDIS, async (t) => {
   const seed = newSeed();
