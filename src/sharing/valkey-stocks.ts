@@ -128,23 +128,26 @@ local function read_scope(key, place)
   for _, n in pairs(record[STOCKS]) do assert_whole(n[PERIOD] + n[USED] + n[UNUSED], place) end
   return unpack_or(rows[1], {}), all, record, not rows[2]
 end
--- Writes what read_scope has returned. The hash expires when nothing of it counts any more: permits and
+-- Writes what read_scope has returned. The hash does not expire while calls hold slots or tokens: a call may
+-- last for days, and the report of its end is the next write. (What a dead node held is freed by its next
+-- life, or when another node lacks it.) Else it expires when nothing of it counts any more: permits and
 -- tokens of the minute weigh no longer, and each period with counts is over. A node whose clock was ahead may
 -- have begun a period before the server does, so the number of a period says when it ends, within a day.
 local function write_scope(key, place, list, all, record, now)
-  local ttl = (LONG + WEIGHING + 2) * TICK
+  local ttl, is_held = (LONG + WEIGHING + 2) * TICK, false
   for code, s in pairs(all) do
     local kind = string.sub(code, 1, 1)
-    -- Something is outstanding. A call lasts a day at most, and the report of its end writes again.
-    if s[NODES_UNUSED] > 0 then ttl = max(ttl, 2 * DAY) end
-    local counted = 0
-    if code ~= 'w' then counted = s[OTHER_USED] + s[NODES_USED] + s[NODES_UNUSED] + (s[UNREPORTED] or 0) end
-    -- A day ends 12 h after that of UTC at most, a month 1.5 days after as many of mean length.
-    if counted > 0 and kind == 'd' then ttl = max(ttl, 26 / 24 * DAY, (s[PERIOD] + 1.6) * DAY - now) end
-    if counted > 0 and kind == 'm' then ttl = max(ttl, 32 * DAY, (s[PERIOD] * 30.436875 + 33) * DAY - now) end
+    if kind == 'd' or kind == 'm' then
+      local counted = s[OTHER_USED] + s[NODES_USED] + s[NODES_UNUSED] + (s[UNREPORTED] or 0)
+      -- A day ends 12 h after that of UTC at most, a month 1.5 days after as many of mean length.
+      if counted > 0 and kind == 'd' then ttl = max(ttl, 26 / 24 * DAY, (s[PERIOD] + 1.6) * DAY - now) end
+      if counted > 0 and kind == 'm' then ttl = max(ttl, 32 * DAY, (s[PERIOD] * 30.436875 + 33) * DAY - now) end
+    else
+      is_held = is_held or s[NODES_UNUSED] > 0
+    end
   end
   call('HSET', key, 'm', pack(list), 's', pack(all), 'p:' .. place, pack(record))
-  call('PEXPIRE', key, ceil(ttl))
+  if is_held then call('PERSIST', key) else call('PEXPIRE', key, ceil(ttl)) end
 end
 -- The records p:P of a scope, by the place of each other node. The caller reads all of them before it writes
 -- one, or a damaged one would leave the scope half changed.

@@ -392,3 +392,22 @@ void t.test('settings of two hosts differ: a silent node has its own time', NO_R
   world.nowMs += 2_000;
   t.match((await ask(other, { slots: 4 })).slots, { granted: 4 });
 });
+
+void t.test('a place in flight is on record for as long as its call lasts', NO_REDIS, async (t) => {
+  const server = await startRedis(t);
+  const world = await worldOf(t, () => server.url);
+  const node = await world.connect(identity('a'));
+  await node.join();
+  const expires = async (): Promise<boolean> =>
+    (await server.command('PTTL', coordinatorKeys(NAMESPACE, 0).of(SUBJECT)[0])) !== ':-1';
+  await ask(node, { slots: 1 });
+  t.notOk(await expires(), 'a call of days, whose end is the next that is reported');
+  await ask(node, { slots: 0 });
+  t.ok(await expires());
+  const tokens = { limit: 10n, period: 0, used: 0n, unused: 0n, least: 1n, most: 1n };
+  await node.exchange([{ scope: SUBJECT, stocks: { tokens_per_minute: tokens } }]);
+  t.notOk(await expires(), 'and its tokens');
+  const next = await world.connect({ ...identity('a'), incarnation: 'next' });
+  await next.join();
+  t.ok(await expires(), 'until its life has ended');
+});
