@@ -359,7 +359,7 @@ return pack(true)
  *              If a row of a scope cannot be read, why, in place of the scope's reply
  */
 export const VIEW_SCRIPT = scriptOf(`${LUA_PRELUDE}${STOCKS_LUA}${MONEY_LUA}
-local tick = floor(now_ms(head[1]) / TICK)
+local tick = floor(now_ms(head[1], KEYS[1]) / TICK)
 local function view_of(key, money_key)
   -- No node has the place '', so the results about a place are left out.
   local list, all = read_scope(key, '')

@@ -384,3 +384,20 @@ void t.test('what a former version counted is taken over, once its nodes have en
   ]);
   t.match(replies[0]!.stocks!.calls_per_day, { granted: 1n, remaining: 2n });
 });
+
+void t.test(
+  'a view goes by the time that asks go by, also after servers with other clocks',
+  NO_REDIS,
+  async (t) => {
+    const server = await startRedis(t);
+    const world = new ValkeyWorld(() => server.url);
+    t.teardown(() => world.close());
+    const node = await world.connect(identity('a'));
+    await node.join();
+    // As after takeovers by servers whose clocks were ahead, each by less than a second.
+    await server.command('HSET', coordinatorKeys(NAMESPACE, 0).meta, 'skew', '5000');
+    const minute = { limit: 10, least: 4, most: 4, forMs: 0, returned: [] };
+    await node.exchange([{ scope: 'acct_a', minute }]);
+    t.match(await node.view(['acct_a']), [{ minute: { weighing: 4, unexpired: 4 } }]);
+  },
+);
