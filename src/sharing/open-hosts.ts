@@ -63,7 +63,7 @@ export interface HostCoordinators extends Coordinators {
 export function openHostCoordinators(options: HostCoordinatorOptions): HostCoordinators {
   const { settings, host, slot, store, clock, log, modelsInForce, peers = new ValkeyPeers() } = options;
   const { sharing } = settings;
-  const memory = new SharingMemory(settings.data, sharing.namespace);
+  const memory = new SharingMemory(settings.data, sharing.namespace, sharing.partitions);
   const accounting = hostAccounting(store);
   const { hosts, on_authority_loss: onLoss = hosts === undefined ? 'refuse' : 'equal_share' } = sharing;
   const shares = onLoss === 'equal_share' ? (hosts ?? 1) * settings.processes : 0;

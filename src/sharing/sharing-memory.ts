@@ -49,6 +49,8 @@ const DAMAGED_ADVICE =
 
 const Memory = Type.Object({
   namespace: Type.String(),
+  /** How many partitions there were. A former version did not write it. */
+  partitions: Type.Optional(Type.Integer({ minimum: 1 })),
   epoch: Type.String(),
   places: Type.Array(Type.String()),
 });
@@ -64,22 +66,36 @@ const NOT_PROMISED: PromisedTerm = { term: 0, server: '' };
 export class SharingMemory {
   readonly #folder: string;
   readonly #namespace: string;
+  readonly #partitions: number;
 
-  constructor(dataFolder: string, namespace: string) {
+  /** `partitions`: how many there are. */
+  constructor(dataFolder: string, namespace: string, partitions: number) {
     this.#folder = dataFolder;
     this.#namespace = namespace;
+    this.#partitions = partitions;
   }
 
   /**
    * What any process of this host has set last. Reads the file. Throws, with the path, if it is damaged or of
-   * another namespace.
+   * another namespace. Of a partition that was added since, as its scopes were in others before: what was set
+   * of the first one, so that the server takes the empty partition for one that has lost its data.
    */
   of(partition: number): Remembered {
+    const { epoch, places } = this.#read(partition) ?? this.#firstIfAdded() ?? NOTHING;
+    return { epoch, places };
+  }
+
+  /** What was set of the first partition while there was another number of them; undefined if never. */
+  #firstIfAdded(): Static<typeof Memory> | undefined {
+    const first = this.#read(0);
+    return first?.partitions === undefined || first.partitions === this.#partitions ? undefined : first;
+  }
+
+  #read(partition: number): Static<typeof Memory> | undefined {
     const path = join(this.#folder, fileOf(partition));
     const memory = readChecked(path, isMemory, DAMAGED_ADVICE);
-    if (memory === undefined) return NOTHING;
-    const { namespace, epoch, places } = memory;
-    if (namespace === this.#namespace) return { epoch, places };
+    if (memory === undefined || memory.namespace === this.#namespace) return memory;
+    const { namespace } = memory;
     throw new Error(
       `${path}: this host shared in the namespace "${namespace}", want the same, ` +
         'or the file removed while no gateway of that namespace runs',
@@ -88,7 +104,8 @@ export class SharingMemory {
 
   /** Writes the file; blocks for some ms. Throws if the disk takes nothing. */
   set(partition: number, { epoch, places }: Remembered): void {
-    this.#write(fileOf(partition), { namespace: this.#namespace, epoch, places });
+    const [namespace, partitions] = [this.#namespace, this.#partitions];
+    this.#write(fileOf(partition), { namespace, partitions, epoch, places });
   }
 
   /** What the node of that place has promised, in any life. Reads the file; throws if it is damaged. */

@@ -15,6 +15,8 @@
  * epoch of the server, nor before all places that this host remembers have reported
  * (test/unit/sharing/valkey-loss.test.ts). A server that lacks anything a life has heard begins a new epoch,
  * unless it awaits reports of a loss already (test/unit/sharing/valkey-blink.test.ts, valkey-marks.test.ts).
+ * Nodes of another format, or of another number of partitions, are not there at the same time
+ * (test/unit/sharing/valkey-coordinator.test.ts).
  */
 import { scriptOf } from './valkey-client.js';
 import { FORMAT, LUA_PRELUDE } from './valkey-lua.js';
@@ -28,11 +30,12 @@ import { PAGE_SCOPES } from './valkey-scripts.js';
  *     KEYS     meta, nodes, awaited, held
  *     ARGV[3]  [incarnation, time, epoch that the host remembers or '', name of the epoch that begins if the
  *              server is empty, equal shares, places that the host remembers, heard [number, server, how long
- *              ago (ms)], promised [term, server]]. `heard` is the last reply that this life has heard;
- *              number 0: none
+ *              ago (ms)], promised [term, server], number of partitions]. `heard` is the last reply that this
+ *              life has heard; number 0: none
  *     reply    [status, now ms, epoch, whether the host has reported what it spent, scopes to free]
  *              status: ok; evicts, with the policy in place of the epoch; former, with the place of a node of
- *              a former version in place of the epoch; term, with [term, server] in place of the scopes
+ *              a former version in place of the epoch; parted, with the place of a node of another number of
+ *              partitions and that number in place of the scopes; term, with [term, server] there
  *
  * What the server may have lost of what this life, or the life before it, has heard; and what follows:
  *
@@ -47,14 +50,14 @@ import { PAGE_SCOPES } from './valkey-scripts.js';
  * `lose` begins a new epoch, whose name it makes itself: every place is awaited, and nothing is granted for
  * QUARANTINE.
  *
- * The steps: check that the server evicts nothing; set up an empty server; check the format, then the
- * promise; begin the quarantine that a host without memory did not begin; await the places that the host
- * knows; decide what is lost; write the node; reply what is to be freed. Checks may change the state of the
- * partition, but the node is not written before all of them have passed.
+ * The steps: check that the server evicts nothing; set up an empty server; check the format, the number of
+ * partitions, then the promise; begin the quarantine that a host without memory did not begin; await the
+ * places that the host knows; decide what is lost; write the node; reply what is to be freed. Checks may
+ * change the state of the partition, but the node is not written before all of them have passed.
  */
 export const ENTER_SCRIPT = scriptOf(`${LUA_PRELUDE}${MARKS_LUA}
 local incarnation, time, remembered, new_epoch = head[1], head[2], head[3], head[4]
-local equal_shares, known_places, heard, promised = head[5], head[6], head[7], head[8]
+local equal_shares, known_places, heard, promised, partitions = head[5], head[6], head[7], head[8], head[9]
 local heard_number, heard_server, heard_ago = heard[1], heard[2], heard[3]
 local now = now_ms(time, KEYS[1])
 -- If what was counted were evicted, limits would be granted twice.
@@ -74,16 +77,29 @@ if not s then
   call('HSET', KEYS[1], 'epoch', s.epoch, 'run', s.run, 'checked', now, 'term', s.term, 'born', now,
     'until', s.till, 'lost', s.lost, 'fresh', is_new and '1' or '0')
 end
--- Nodes of a former version count stocks elsewhere: all of them must have ended. Their counts are taken over.
-if call('HGET', KEYS[1], 'format') ~= '${FORMAT}' then
+-- The place of another node that was heard lately; nil if there is none.
+local function heard_other()
   local all = call('HGETALL', KEYS[2])
   for i = 1, #all, 2 do
     local n = node_in(all[i + 1])
-    if all[i] ~= place and n and now - n[HEARD_AT] < SILENT then
-      return pack({'former', now, all[i]})
-    end
+    if all[i] ~= place and n and now - n[HEARD_AT] < SILENT then return all[i] end
   end
+end
+-- Nodes of a former version count stocks elsewhere: all of them must have ended. Their counts are taken over.
+if call('HGET', KEYS[1], 'format') ~= '${FORMAT}' then
+  local other = heard_other()
+  if other then return pack({'former', now, other}) end
   call('HSET', KEYS[1], 'format', '${FORMAT}')
+end
+-- Nodes of another number of partitions have most scopes in other partitions, where their limits are granted
+-- once more: all of these nodes must have ended. What hosts have spent of the scopes that are here from now
+-- on is in other partitions, so hosts have to report it. (A former version did not write the number.)
+local partitions_before = tonumber(call('HGET', KEYS[1], 'partitions'))
+if partitions_before ~= partitions then
+  local other = partitions_before and heard_other()
+  if other then return pack({'parted', now, other, false, partitions_before}) end
+  call('HSET', KEYS[1], 'partitions', partitions)
+  if partitions_before then lose(s, now, now + QUARANTINE) end
 end
 if not has_promised(s, now, promised) then return pack({'term', now, s.epoch, false, {s.term, s.run}}) end
 -- A host that an operator forgot, and that comes back, is known again. What it held was freed when forgotten.

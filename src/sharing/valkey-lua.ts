@@ -21,6 +21,7 @@
  *
  *     T:meta       hash
  *       format       see FORMAT
+ *       partitions   how many there are; absent if a former version was the last to enter
  *       epoch        the name of the epoch, which is random
  *       until        nothing is granted before this time
  *       lost         when data was last lost, or 0

@@ -60,6 +60,8 @@ export interface HostAccounting {
 
 export interface PartitionOptions extends ValkeyServerOptions {
   readonly incarnation: string;
+  /** How many partitions there are. */
+  readonly partitions: number;
   readonly accounting: HostAccounting;
   readonly isMine: (scope: string) => boolean;
   /** Logs scopes of which a row at the server is damaged. */
@@ -96,15 +98,12 @@ type Term = readonly [term: number, server: string];
 /** The reply of either script below if it wants a term promised first: `#inTerm` does so and sends again. */
 type WantsTerm = readonly [status: 'term', nowMs: number, epoch: string, unused: unknown, wanted: Term];
 /** Any other reply of ENTER_SCRIPT, whose comment explains the statuses. */
-type Entered = readonly [
-  status: 'ok' | 'evicts' | 'former',
-  nowMs: number,
-  /** With `former` the place of a node of another version that still runs; with `evicts` the policy. */
-  epoch: string,
-  hostReported: boolean,
-  /** The first scopes to free. */
-  toFree: readonly string[],
-];
+type Entered =
+  | readonly [status: 'ok', nowMs: number, epoch: string, hostReported: boolean, toFree: readonly string[]]
+  | readonly [status: 'evicts', nowMs: number, policy: string]
+  /** `place`: of a node of a former version that still runs. */
+  | readonly [status: 'former', nowMs: number, place: string]
+  | readonly [status: 'parted', nowMs: number, place: string, unused: unknown, partitions: number];
 /** Any other reply of EXCHANGE_SCRIPT, whose comment explains the statuses. */
 type Exchanged = readonly [
   status: 'ok' | RefusedStatus,
@@ -145,7 +144,7 @@ export class ValkeyPartition {
    * was spent of it would be granted again.
    */
   async enter(): Promise<number> {
-    const { incarnation, equalShares, hasShare, clock } = this.#options;
+    const { incarnation, equalShares, hasShare, clock, partitions } = this.#options;
     const { timeInsteadMs } = this.#server;
     const newEpoch = randomBytes(16).toString('hex');
     const { epoch: rememberedEpoch, places } = this.#remembered;
@@ -153,21 +152,12 @@ export class ValkeyPartition {
     // How many shares there are, or 0 if this node has none. (An exchange says how many there are, always: by
     // that the server knows what to hold back.)
     const args = [incarnation, timeInsteadMs, rememberedEpoch, newEpoch, hasShare ? equalShares : 0, places];
-    const [status, nowMs, epoch, hostReported, toFree] = await this.#inTerm<Entered>((promised) => {
+    const entered = await this.#inTerm<Entered>((promised) => {
       const ageMs = Math.max(0, Math.floor(clock.monotonicMs() - atMs));
-      return this.#server.run(ENTER_SCRIPT, [...args, [sequence, server, ageMs], promised]);
+      return this.#server.run(ENTER_SCRIPT, [...args, [sequence, server, ageMs], promised, partitions]);
     });
-    if (status === 'former')
-      throw new CoordinatorLost(
-        'failing',
-        `${epoch} (host:process) is of another version and still uses the server: stop all its gateways first`,
-      );
-    if (status === 'evicts')
-      throw new CoordinatorLost(
-        'failing',
-        `the server evicts keys (maxmemory-policy ${epoch}), want noeviction: ` +
-          'what is evicted would be given twice',
-      );
+    if (entered[0] !== 'ok') throw notEntered(entered, partitions);
+    const [, nowMs, epoch, hostReported, toFree] = entered;
     // Scopes of which earlier lives of the place hold something; none once these are freed.
     if (toFree.length > 0) await this.#freeFormer(toFree);
     let pages = 0;
@@ -350,6 +340,32 @@ export class ValkeyPartition {
     onDisk(() => memory.set(partition, { epoch, places }));
     this.#remembered = { epoch, places };
     this.#membershipVersion = version;
+  }
+}
+
+/** Why the server does not let the node in. */
+function notEntered(
+  entered: Exclude<Entered, readonly ['ok', ...unknown[]]>,
+  partitions: number,
+): CoordinatorLost {
+  switch (entered[0]) {
+    case 'evicts':
+      return new CoordinatorLost(
+        'failing',
+        `the server evicts keys (maxmemory-policy ${entered[2]}), want noeviction: ` +
+          'what is evicted would be given twice',
+      );
+    case 'former':
+      return new CoordinatorLost(
+        'failing',
+        `${entered[2]} (host:process) is of another version and still uses the server: stop all its gateways first`,
+      );
+    case 'parted':
+      return new CoordinatorLost(
+        'failing',
+        `${entered[2]} (host:process) has sharing.partitions ${entered[4]}, and this host ${partitions}: ` +
+          'want the same on all hosts',
+      );
   }
 }
 

@@ -401,3 +401,31 @@ void t.test(
     t.match(await node.view(['acct_a']), [{ minute: { weighing: 4, unexpired: 4 } }]);
   },
 );
+
+void t.test('hosts that differ in the number of partitions do not run together', NO_REDIS, async (t) => {
+  const server = await startRedis(t);
+  const [one, two] = [1, 2].map((partitions) => {
+    const world = new ValkeyWorld(() => server.url, partitions);
+    t.teardown(() => world.close());
+    return world;
+  }) as [ValkeyWorld, ValkeyWorld];
+  for (const world of [one, two]) await world.credit('acct_a', asPicoUnits(100n));
+  const hosts = [new TestHost(), new TestHost()] as const;
+  const first = await one.connect(identity('a'), hosts[0]);
+  await first.join();
+  const other = await two.connect(identity('b'), hosts[1]);
+  await t.rejects(other.join(), {
+    reason: 'failing',
+    message: 'a:0 (host:process) has sharing.partitions 1, and this host 2: want the same on all hosts',
+  });
+  await first.exchange([]);
+  await first.leave();
+  await other.join();
+  // What any host has spent of a scope may be on record in another partition.
+  await t.rejects(other.exchange([]), { code: 'authority_lost', reason: 'quarantine' });
+  const again = await one.connect({ ...identity('a'), incarnation: 'again' }, hosts[0]);
+  await t.rejects(again.join(), {
+    reason: 'failing',
+    message: /b:0 .* has sharing.partitions 2, and this host 1/,
+  });
+});
