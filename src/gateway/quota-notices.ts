@@ -13,7 +13,7 @@
  * reached, each host reports the notice, but with the same webhook id, by which receivers find repeats.
  *
  * Must hold: a threshold is reported once, and a host whose claim fails does not report it. A check that
- * fails loses no notice, because nothing else may bring its scopes back.
+ * fails loses no notice, unless all checks fail for a day, because nothing else may bring its scopes back.
  */
 import { createHash } from 'node:crypto';
 import type { Settings } from '../config/schema.js';
@@ -38,10 +38,11 @@ const BALANCE_CLAIM_MS = 31 * 86_400_000;
 /** How much longer than its day or month a claim lasts, because the clocks of hosts differ. */
 const CLAIM_OVERLAP_MS = 3_600_000;
 /**
- * How long scopes whose check fails are checked again. A scope that can never be read would otherwise keep
- * those from being read that are checked with it.
+ * How long scopes whose check fails are checked again. A disk may be full for a night, and then no notice can
+ * be marked. An older notice helps nobody any more. Not for ever: a scope that can never be read would keep
+ * those from being read that are checked with it. (A damaged row does not, see notifications.ts.)
  */
-const FAILURE_MS_MAX = 600_000;
+const FAILURE_MS_MAX = 86_400_000;
 
 /** A scope, and what all hosts that share the scope have used of its quotas. */
 export interface ScopeUse {
