@@ -242,6 +242,7 @@ void t.test(
     });
     t.equal(count, 2);
     t.match(group.replaceProblem, /already/);
+    t.throws(() => group.replace(settings), /gateways are replaced only if they can be/);
     t.equal(await done, undefined);
     const story = events()
       .slice(2)
