@@ -15,6 +15,7 @@
  *   `modelInFirstPiece` would check another model than the one that is called.
  */
 import { isAscii, isUtf8, transcode } from 'node:buffer';
+import { withoutSpare } from '../core/bytes.js';
 import { invariant } from '../core/errors.js';
 import { BODY_MODEL_BYTES_MAX } from '../core/limits.js';
 import {
@@ -96,11 +97,12 @@ export function readLargeBodyBytes(pieces: readonly Uint8Array[], scanner: Scann
   const splice = usageSplice(scan);
   const splicedLength = length + growthOf(splice);
   invariant(splicedLength <= memory.length, 'the splice fits behind the body');
-  const largeBody = memory.subarray(0, splicedLength);
   if (splice !== undefined) {
     memory.copyWithin(splice.start + splice.text.length, splice.end, length);
     memory.write(splice.text, splice.start, 'latin1');
   }
+  // Without the spare bytes, because the worker frees only memory that holds nothing but the body.
+  const largeBody = withoutSpare(memory, splicedLength);
   return { ok: true, call: callOf(scan, length, scan, splice, bodyIsAscii, largeBody) };
 }
 

@@ -1,6 +1,7 @@
 /** The form in which a body goes on, and that a call is the same in either. */
 import t from 'tap';
 import type { ChatCall } from '#src/protocol/chat-call.js';
+import { freeBytes } from '#src/core/bytes.js';
 import { readChatBytes, readLargeChatBytes } from '#src/protocol/request-bytes.js';
 
 const bodyOf = (content: string, more: object = {}): Buffer =>
@@ -47,6 +48,14 @@ for (const [what, letter] of [
     const pieces = [bytes.subarray(0, 3_333), bytes.subarray(3_333)];
     const joined = readLargeChatBytes(pieces);
     t.ok(joined.ok && Buffer.compare(joined.call.largeBody!, bytes) === 0, 'from pieces the same');
+    const streamBytes = bodyOf(letter.repeat(5_000), { stream: true });
+    const joinedStream = readLargeChatBytes([streamBytes.subarray(0, 3_333), streamBytes.subarray(3_333)]);
+    t.ok(joinedStream.ok && Buffer.compare(joinedStream.call.largeBody!, stream) === 0, 'and of a stream');
+    for (const read of [joined, joinedStream]) {
+      const { length } = read.ok ? read.call.largeBody! : bytes;
+      if (read.ok) freeBytes(read.call.largeBody!);
+      t.equal(read.ok && read.call.largeBody!.length, 'transfer' in ArrayBuffer.prototype ? 0 : length);
+    }
     t.end();
   });
 }
