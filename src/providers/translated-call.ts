@@ -220,7 +220,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   /** Translates the end of a response with a status of success. */
   #relayLast(): void {
     if (this.#stream !== undefined) this.#relay(this.#stream.end());
-    else this.#relayWhole(joinedChunks(this.#chunks, this.#bufferedBytes));
+    else this.#relayWhole(joinedChunks(this.#chunks));
     if (this.#isOverNow()) return;
     // Of an empty stream nothing was relayed: its reader finds out that the end is missing.
     this.#startHandler(200, 'text/event-stream');

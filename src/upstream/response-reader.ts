@@ -132,7 +132,7 @@ export class ResponseReader implements ResponseBodyReader {
 
   onEnd(): void {
     if (this.#hasOutcome) return;
-    const response = joinedChunks(this.#chunks, this.#bytes);
+    const response = joinedChunks(this.#chunks);
     this.#chunks = [];
     const members = this.#members ?? membersOfResponse(response);
     const fault = members === undefined ? 'no JSON object' : this.#faultIn(members);
