@@ -3,8 +3,8 @@
  * was 200. error-mapping.ts and the readers of responses call it in upstream workers, and
  * gateway/probe-diagnosis.ts in the main thread. Pure.
  *
- * Must hold: a member `error` that says nothing (null, an empty text) is no error, because some servers write
- * it into every response (also test/unit/upstream/stream-reader.test.ts, whose events go by the same rule).
+ * Must hold: a member `error` that says nothing (null, false, an empty text) is no error, because some
+ * servers write it into every response and every event (also test/unit/upstream/stream-reader.test.ts).
  */
 import { isRecord } from '../core/json.js';
 
@@ -24,5 +24,5 @@ export function isFailedChoice(choice: unknown): boolean {
 
 /** Whether a member `error` has an error. Some servers always write the member, mostly as null. */
 export function isError(error: unknown): boolean {
-  return isRecord(error) || (typeof error === 'string' && error !== '');
+  return Array.isArray(error) ? error.length > 0 : Boolean(error);
 }

@@ -9,11 +9,11 @@
  * before it, however the bytes were cut, except for the events right before a bad one (event-reader.ts;
  * test/unit/upstream/hostile-answers.test.ts, test/unit/upstream/stream-ends.test.ts).
  */
-import { isGiven, isRecord, parsedJson } from '../core/json.js';
+import { isRecord, parsedJson } from '../core/json.js';
 import { CHOICES_MAX } from '../protocol/request-rules.js';
 import { SSE_DONE, SSE_DONE_DATA } from '../protocol/sse.js';
 import type { ResponseOutcome, ResponseSink } from './response-reader.js';
-import { isFailedChoice } from './error-body.js';
+import { isError, isFailedChoice } from './error-body.js';
 import { EventReader, type Verdict } from './event-reader.js';
 import { reportIn } from './usage-shapes.js';
 import type { UsageMeter } from './usage-meter.js';
@@ -133,10 +133,8 @@ export class StreamReader extends EventReader {
       return 'drop';
     }
     if (!isRecord(event)) return { invalid: 'an event is no JSON object' };
-    // vLLM writes its errors without the member `error`, and `[DONE]` after them. Some servers write the
-    // member into every event, as null or ''.
-    const isError = (isGiven(event.error) && event.error !== '') || event.object === 'error';
-    if (isError) return { invalid: 'an error event' };
+    // vLLM writes its errors without the member `error`, and `[DONE]` after them.
+    if (isError(event.error) || event.object === 'error') return { invalid: 'an error event' };
     // The report of a failed generation counts too: the text before it may be charged.
     const usage = reportIn(event);
     const choices = Array.isArray(event.choices) ? (event.choices as unknown[]) : undefined;

@@ -14,7 +14,7 @@ void t.test('where the error of a body is', (t) => {
 });
 
 void t.test('a member that says nothing is no error', (t) => {
-  for (const error of [{}, { code: 1 }, 'text']) {
+  for (const error of [{}, { code: 1 }, 'text', true, 500, ['text']]) {
     t.equal(isError(error), true);
     t.equal(isFailedChoice({ index: 0, error }), true);
   }

@@ -172,7 +172,7 @@ void t.test('what is refused, and that nothing of it went down', (t) => {
 });
 
 void t.test('a member `error` that says nothing is no error', (t) => {
-  for (const error of [null, '']) {
+  for (const error of [null, '', false, 0, []]) {
     const events = sse({ ...chunkOf('a'), error }) + sse({ ...chunkOf('', 'stop'), error });
     const { sink } = read([events]);
     t.equal(sink.failure, undefined);
