@@ -365,8 +365,8 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
 
   /**
    * Called about once a second while the body is read. If a body brings less than 16 KB a second, µWS cuts
-   * its connection after 8 to 12 s. `pause` and then `resume` restart that timer, so that the gateway cuts
-   * slow senders itself, with an error response.
+   * its connection after 8 to 12 s. So that timer is restarted, and the gateway cuts slow senders itself,
+   * with an error response.
    */
   onSweep(nowMs: MonotonicMs): void {
     const { limits } = this.#listener;
@@ -378,8 +378,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     else if (nowMs - this.#firstSweepMs >= UPLOAD_MS_MAX) this.#rejectNow(UPLOAD_TOO_SLOW, ENDS_CONNECTION);
     else if (nowMs - this.#timerRestartedMs >= UWS_TIMER_RESTART_MS) {
       this.#timerRestartedMs = nowMs;
-      this.#exchange.res.pause();
-      this.#exchange.res.resume();
+      this.#listener.bodyTurns.restartTimer(this.#exchange.res);
     }
   }
 

@@ -64,6 +64,10 @@ export class ReadTurns {
     if (this.forget(res)) res.resume();
   }
 
+  isPaused(res: Readable): boolean {
+    return this.#paused.has(res);
+  }
+
   /** Call it when the client has left: its connection must not be resumed. Returns whether it was paused. */
   forget(res: Readable): boolean {
     return this.#paused.size > 0 && this.#paused.delete(res);
@@ -101,6 +105,16 @@ export class BodyTurns {
   reject(res: Readable, reject: () => void): void {
     this.#reads.resume(res);
     if (!this.#rejections.take(res, 1, reject)) reject();
+  }
+
+  /**
+   * Restarts µWS's timer of a connection that brings little, by a pause and a resume. A connection that waits
+   * for its turn is left alone: µWS has no timer of a paused one, and its resume begins a new one.
+   */
+  restartTimer(res: Readable): void {
+    if (this.#reads.isPaused(res) || this.#rejections.isPaused(res)) return;
+    res.pause();
+    res.resume();
   }
 
   /** Call it when the client has left, and before a response, which must not leave its connection paused. */

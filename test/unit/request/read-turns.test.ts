@@ -2,10 +2,12 @@
 import { setImmediate as turnEnd } from 'node:timers/promises';
 import t from 'tap';
 import type { HttpResponse } from 'uWebSockets.js';
+import type { MonotonicMs } from '#src/core/units.js';
 import type { IntakeContext } from '#src/request/context.js';
 import type { ChatExchange } from '#src/request/chat-exchange.js';
 import { Intake } from '#src/request/intake.js';
 import { BodyTurns, ReadTurns } from '#src/request/read-turns.js';
+import { UWS_TIMER_RESTART_MS } from '#src/request/response-writer.js';
 
 /** What µWS reads of a connection at a time. */
 const READ_BYTES = 512 * 1024;
@@ -116,6 +118,28 @@ void t.test('intake tells of the chunks, and of the end', (t) => {
   leave();
   senders.at(-1)!.isGone = true;
   return turnEnd();
+});
+
+void t.test('to keep a slow sender, nobody is read before its turn', async (t) => {
+  const bodyTurns = new BodyTurns();
+  const senders = newSenders(SENDERS);
+  const limits = { clientIdleTimeoutMs: 60_000 };
+  const intakes = senders.map((sender) => {
+    const res = Object.assign(sender, { onAborted: () => undefined });
+    return new Intake({ res } as unknown as ChatExchange, { bodyTurns, limits } as unknown as IntakeContext);
+  });
+  for (const intake of intakes) intake.onBodyProgress(READ_BYTES);
+  const paused = senders.filter(({ isPaused }) => isPaused);
+  t.equal(paused.length, SENDERS - 4);
+  for (const nowMs of [1, UWS_TIMER_RESTART_MS + 1])
+    for (const intake of intakes) intake.onSweep(nowMs as MonotonicMs);
+  t.ok(paused.every(({ isPaused }) => isPaused));
+  t.notOk(
+    senders.some((sender) => sender.isPaused && !paused.includes(sender)),
+    'nor does anybody else stay paused',
+  );
+  for (let turn = 0; turn < SENDERS; turn++) await turnEnd();
+  t.notOk(senders.some(({ isPaused }) => isPaused));
 });
 
 void t.test('large bodies are rejected by turns, but for those whose clients have left', async (t) => {
