@@ -13,7 +13,7 @@ import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import type { MonotonicMs } from '../core/units.js';
-import { beginWrite, endWrite } from './body-memory.js';
+import { writeBody } from './body-memory.js';
 import type { Dialer, SocketEvents } from './dialer.js';
 import type { ResponseHead } from './head.js';
 import { Http1Parser } from './parser.js';
@@ -136,9 +136,7 @@ export class Http1Connection implements SocketEvents {
     // One writev. The body is not copied: bytes that the kernel does not take at once are read later.
     this.#socket.cork();
     this.#socket.write(head, 'latin1');
-    beginWrite(body);
-    // Called also if the write fails, or the socket is destroyed before its end.
-    this.#socket.write(body, () => endWrite(body));
+    writeBody(this.#socket, body);
     this.#socket.uncork();
   }
 
