@@ -210,9 +210,10 @@ export class Http1Connection implements SocketEvents {
   #finish(call: ResponseEvents, bytes: Buffer, length: number): void {
     this.#call = undefined;
     const keepAliveMs = this.#keepAliveMs();
-    if (this.#parser.hasExcess) this.#recordUnsolicited(bytes, this.#parser.excessStart, length);
+    const { excessStart } = this.#parser;
+    if (excessStart !== undefined) this.#recordUnsolicited(bytes, excessStart, length);
     // `writableLength`: if the server responded early, part of the request may be unsent.
-    if (keepAliveMs <= 0 || this.#parser.hasExcess || this.#socket.writableLength > 0) {
+    if (keepAliveMs <= 0 || excessStart !== undefined || this.#socket.writableLength > 0) {
       this.#close(undefined);
     } else {
       this.#becomeIdle(keepAliveMs);

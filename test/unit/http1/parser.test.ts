@@ -21,7 +21,7 @@ function read(pieces: readonly Buffer[], closes = false, parser = new Http1Parse
     const buffer = Buffer.concat([piece, Buffer.from('0\r\n\r\nHTTP/1.1 200 OK\r\n\r\nolder')]);
     parser.push(buffer, piece.length);
     body.push(Buffer.from(buffer.subarray(parser.bodyStart, parser.bodyEnd)));
-    excess ||= parser.isOver && parser.hasExcess;
+    excess ||= parser.excessStart !== undefined;
   }
   if (closes && !parser.isOver && parser.error === undefined) parser.close();
   return {
@@ -151,6 +151,26 @@ void t.test('one parser for one answer after the other', (t) => {
   for (let round = 0; round < 2; round++) {
     for (const [name, answer, closes, want] of ANSWERS)
       t.same(read(cut(Buffer.from(answer, 'latin1'), 4_096), closes, parser), want, name);
+  }
+  t.end();
+});
+
+void t.test('nothing is read after the end or an error', (t) => {
+  const ends: readonly (readonly [answer: string, closes: boolean])[] = [
+    [`${OK}Content-Length: 5\r\n\r\nhello`, false],
+    [`${CHUNKED}0\r\n\r\n`, false],
+    [`${OK}\r\nhello`, true],
+    ['HTTP/2\r\n\r\n', false],
+    [`${CHUNKED}zz\r\n`, false],
+    [`${OK}Content-Length: 5\r\n\r\nhell`, true],
+  ];
+  for (const [answer, closes] of ends) {
+    const parser = new Http1Parser();
+    const { end, excess } = read([Buffer.from(answer)], closes, parser);
+    t.throws(() => parser.push(Buffer.from('x'), 1), /nothing is read/, answer);
+    t.throws(() => parser.close(), /nothing is read/, answer);
+    t.same([parser.error ?? 'over', excess], [end, false], 'and it stays as it was');
+    t.match(read([Buffer.from(`${OK}Content-Length: 0\r\n\r\n`)], false, parser), over(''), 'until the next');
   }
   t.end();
 });
