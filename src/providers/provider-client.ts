@@ -17,7 +17,10 @@ import type { WallMs } from '../core/units.js';
 import type { HttpCall, HttpClient, HttpFault, HttpHandler, HttpTarget } from '../http1/http-client.js';
 import {
   authorizationOf,
+  FIELD_UNSUPPORTED,
+  FieldError,
   NO_CREDENTIAL,
+  REQUEST_UNWRITTEN,
   requestOf,
   type Credential,
   type Credentials,
@@ -29,7 +32,7 @@ import {
   type UnsignedRequest,
 } from './provider.js';
 import { RenewedCredentialHandler } from './renewed-credential-handler.js';
-import { TranslatedCall } from './translated-call.js';
+import { textOf, TranslatedCall } from './translated-call.js';
 
 interface ProviderTarget extends HttpTarget {
   /** The upstream's name of the model; undefined if that is the model's name in the body. */
@@ -92,14 +95,13 @@ export class ProviderClient {
       return this.#startAzure(target, settings, credential, body, requestId, handler, moreHeaders, path);
     const provider = this.#providerOf(settings);
     const call = callOf(settings, credential, target.model, body, requestId, this.#clock.wallMs());
-    const translated = new TranslatedCall(provider, call, this.#credentials, handler);
     try {
-      this.#send(target, requestOf(provider, call), requestId, translated, moreHeaders);
+      const request = requestOf(provider, call);
+      const translated = new TranslatedCall(provider, call, this.#credentials, handler);
+      return this.#send(target, request, translated, requestId, moreHeaders);
     } catch (error) {
-      // A FieldError, or a bug of the provider: neither may end the thread.
-      translated.failUnwritten(error);
+      return new FailedCall(handler, unwrittenFault(error));
     }
-    return translated;
   }
 
   /**
@@ -123,22 +125,19 @@ export class ProviderClient {
     const nowMs = this.#clock.wallMs();
     // The model is in the bytes.
     const call = { settings, credential, body: NO_MEMBERS, model: '', stream, requestId, nowMs };
-    const translated = new TranslatedCall(provider, call, this.#credentials, handler);
     try {
       invariant(provider.writePassed !== undefined, 'a passed call goes to a provider that speaks a door');
       const request = provider.writePassed(call, body, passed);
-      translated.setPassedRequest(request);
-      this.#send(target, request, requestId, translated, moreHeaders);
+      const translated = new TranslatedCall(provider, call, this.#credentials, handler, request);
+      return this.#send(target, request, translated, requestId, moreHeaders);
     } catch (error) {
-      translated.failUnwritten(error);
+      return new FailedCall(handler, unwrittenFault(error));
     }
-    return translated;
   }
 
   /**
    * As `start`, for a request that a counter thread has written; upstream/large-call.ts calls it. `chat`: the
-   * members of the chat completion by which the response is read. Throws what a provider throws as it writes
-   * headers, a bug, which large-call.ts turns into the end of the call.
+   * members of the chat completion by which the response is read.
    */
   startWritten(
     target: ProviderTarget,
@@ -156,10 +155,13 @@ export class ProviderClient {
     const model = String(chat.model);
     const nowMs = this.#clock.wallMs();
     const call = { settings, credential, body: chat, model, stream, requestId, nowMs };
-    const translated = new TranslatedCall(provider, call, this.#credentials, handler);
-    const headers = provider.headers(call, request);
-    this.#send(target, { ...request, headers }, requestId, translated, moreHeaders);
-    return translated;
+    try {
+      const headers = provider.headers(call, request);
+      const translated = new TranslatedCall(provider, call, this.#credentials, handler);
+      return this.#send(target, { ...request, headers }, translated, requestId, moreHeaders);
+    } catch (error) {
+      return new FailedCall(handler, unwrittenFault(error));
+    }
   }
 
   /** Sends a call to Azure, which speaks OpenAI's protocol: only path and headers differ. */
@@ -185,14 +187,15 @@ export class ProviderClient {
   #send(
     target: ProviderTarget,
     { path, headers, body }: PassedRequest,
-    requestId: string,
     translated: TranslatedCall,
+    requestId: string,
     moreHeaders: readonly string[],
-  ): void {
+  ): TranslatedCall {
     const allHeaders = moreHeaders.length === 0 ? headers : [...moreHeaders, ...headers];
     translated.setHttpCall(
       this.#http.start(this.#withoutKey(target), body, requestId, translated, allHeaders, path),
     );
+    return translated;
   }
 
   #providerOf({ name }: ProviderSettings): Provider {
@@ -251,6 +254,13 @@ function callOf(
     requestId,
     nowMs,
   };
+}
+
+/** The fault of a call whose request could not be written, by a FieldError or a bug. */
+function unwrittenFault(error: unknown): HttpFault {
+  return error instanceof FieldError
+    ? { code: FIELD_UNSUPPORTED, message: error.message, repeatable: false, field: error.field }
+    : { code: REQUEST_UNWRITTEN, message: textOf(error), repeatable: false };
 }
 
 /**

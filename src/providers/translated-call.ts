@@ -3,8 +3,7 @@
  * ProviderClient (provider-client.ts) makes a TranslatedCall for each call; the HTTP client then calls its
  * `on…` methods. Upstream worker.
  *
- *     made (→ setPassedRequest) → setHttpCall, or failUnwritten → response comes → over
- *                                               abort() or an error may come at any point
+ *     made → setHttpCall → response comes → over        abort() or an error may come at any point
  *
  * Must hold: the handler's onStart is called with the first translated bytes and not before, so that an error
  * until then has a status of its own and the call can fail over. Once `#isOver` is set, no handler method is
@@ -14,6 +13,7 @@
  * A response that is not the provider's, such as a web page or a redirect, goes to the handler as it is.
  */
 import { joinedChunks } from '../core/bytes.js';
+import { invariant } from '../core/errors.js';
 import {
   SSE_EVENT_BYTES_MAX,
   UPSTREAM_MESSAGE_CHARS_MAX,
@@ -23,11 +23,8 @@ import { isHtml } from '../http1/content-headers.js';
 import type { HeaderLookup, HttpCall, HttpFault, HttpHandler } from '../http1/http-client.js';
 import {
   ERROR_IN_RESPONSE,
-  FIELD_UNSUPPORTED,
-  FieldError,
   INVALID_STATUS,
   ProviderError,
-  REQUEST_UNWRITTEN,
   RESPONSE_INVALID,
   RESPONSE_TOO_LONG,
   type Credentials,
@@ -56,7 +53,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   readonly #credentials: Credentials;
   readonly #handler: HttpHandler;
   /** Defined for a passed call: then the handler reads the protocol of the call's door. */
-  #passedRequest: PassedRequest | undefined;
+  readonly #passedRequest: PassedRequest | undefined;
   #httpCall: HttpCall | undefined;
   #stream: ProviderStream | undefined;
   #mode: BodyMode = 'none';
@@ -70,7 +67,15 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   #hasStarted = false;
   #isOver = false;
 
-  constructor(provider: Provider, call: ProviderCall, credentials: Credentials, handler: HttpHandler) {
+  /** `passedRequest`: the request of a passed call, whose handler reads the protocol of the call's door. */
+  constructor(
+    provider: Provider,
+    call: ProviderCall,
+    credentials: Credentials,
+    handler: HttpHandler,
+    passedRequest?: PassedRequest,
+  ) {
+    this.#passedRequest = passedRequest;
     this.#provider = provider;
     this.#call = call;
     this.#credentials = credentials;
@@ -109,26 +114,10 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     this.#httpCall?.abort();
   }
 
-  /** Call once, before the request is sent, if the handler reads the protocol of the call's door. */
-  setPassedRequest(request: PassedRequest): void {
-    this.#passedRequest = request;
-  }
-
-  /** Call once, right after the HTTP client's `start`, which returned `httpCall`. */
+  /** Call it right after the HTTP client's `start`, which returned `httpCall`. A second call throws. */
   setHttpCall(httpCall: HttpCall): void {
+    invariant(this.#httpCall === undefined, 'a call is sent once');
     this.#httpCall = httpCall;
-  }
-
-  /**
-   * Call in place of `setHttpCall` if the request could not be translated. The handler gets the error in a
-   * microtask, after ProviderClient.start has returned.
-   */
-  failUnwritten(error: unknown): void {
-    const fault: HttpFault =
-      error instanceof FieldError
-        ? { code: FIELD_UNSUPPORTED, message: error.message, repeatable: false, field: error.field }
-        : { code: REQUEST_UNWRITTEN, message: textOf(error), repeatable: false };
-    queueMicrotask(() => this.onError(fault));
   }
 
   // The next methods are those of HttpHandler: the HTTP client calls them.
@@ -344,6 +333,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   }
 }
 
-function textOf(error: unknown): string {
+/** What is logged of an exception. */
+export function textOf(error: unknown): string {
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }
