@@ -45,9 +45,7 @@ export const AZURE_MOCK: MockProtocol = {
     if (error !== undefined) return error;
     // `!`: azureRejection has matched the path.
     const request = readOpenAi(AZURE_PATH.exec(call.path)![2]!, call.body);
-    return typeof request === 'string'
-      ? azureError(400, 'BadRequest', 'The body is not a JSON object.')
-      : request;
+    return 'problem' in request ? azureError(400, 'BadRequest', request.problem) : request;
   },
   whole(completion) {
     if (completion.request.door?.kind === 'embeddings') return OPENAI_MOCK.whole(completion);

@@ -4,7 +4,8 @@
  * Cohere's and Jina's), and imports nothing of src/doors (mock-protocol.ts). Pure.
  *
  * Must hold: a response follows from its inputs, so that tests can check each of them
- * (test/e2e/embeddings.test.ts).
+ * (test/e2e/embeddings.test.ts). No number of a request decides on memory without a bound
+ * (test/unit/mock/mock-openai-doors.test.ts).
  */
 import { isRecord, type Members } from '../core/json.js';
 import { BYTES_PER_TOKEN, CREATED_SECONDS, DOOR_KINDS, sseFrame, directivesOf } from './mock-protocol.js';
@@ -14,13 +15,24 @@ export const OPENAI_DOOR_PATHS: readonly string[] = DOOR_KINDS.map((kind) => `/v
 
 /** How many numbers an embedding has, if the request does not say. */
 const DIMENSIONS = 8;
+/** The most numbers that a request may ask for: no model in use makes longer embeddings. */
+const DIMENSIONS_MAX = 4_096;
+/** The most completions of a prompt, by OpenAI's reference. */
+const CHOICES_MAX = 128;
 /** What a moderation looks for. */
 const CATEGORIES = ['harassment', 'hate', 'sexual', 'violence'];
 
-/** Reads a request. `path`: what follows `/v1`. Returns undefined if no door of this file has the path. */
-export function readDoorRequest(path: string, body: Members): MockRequest | undefined {
+/**
+ * Reads a request. `path`: what follows `/v1`. Returns undefined if no door of this file has the path, and
+ * OpenAI's message if a number is out of its bounds.
+ */
+export function readDoorRequest(path: string, body: Members): MockRequest | string | undefined {
   const kind = DOOR_KINDS.find((name) => path === `/${name}`);
   if (kind === undefined) return undefined;
+  if (kind === 'embeddings' && !isBounded(body.dimensions, DIMENSIONS_MAX))
+    return `Invalid value for 'dimensions': must be an integer from 1 to ${DIMENSIONS_MAX}.`;
+  if (kind === 'completions' && !isBounded(body.n, CHOICES_MAX))
+    return `Invalid value for 'n': must be an integer from 1 to ${CHOICES_MAX}.`;
   const input = kind === 'rerank' ? body.documents : kind === 'completions' ? body.prompt : body.input;
   const inputs = inputsOf(input);
   const firstText = kind === 'rerank' && typeof body.query === 'string' ? body.query : (inputs[0] ?? '');
@@ -39,6 +51,11 @@ export function readDoorRequest(path: string, body: Members): MockRequest | unde
     endsWithToolResult: false,
     door: { kind, inputs, body },
   };
+}
+
+/** False for a number that is no integer from 1 to `max`. A value that is no number is read as absent. */
+function isBounded(value: unknown, max: number): boolean {
+  return typeof value !== 'number' || (Number.isInteger(value) && value >= 1 && value <= max);
 }
 
 /** The items of an input, each of which gets a result. A list of numbers is one item: it is tokens. */
@@ -99,9 +116,9 @@ function usageOf({ usage }: MockCompletion, door: MockDoorRequest): object {
 }
 
 function embeddingsOf({ inputs, body }: MockDoorRequest): object[] {
-  const dimensions = typeof body.dimensions === 'number' ? body.dimensions : DIMENSIONS;
+  const { dimensions } = body;
   return inputs.map((text, index) => {
-    const vector = mockVector(text, dimensions);
+    const vector = mockVector(text, typeof dimensions === 'number' ? dimensions : DIMENSIONS);
     return {
       object: 'embedding',
       index,

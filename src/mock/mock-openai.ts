@@ -11,11 +11,22 @@ import type { MockCompletion, MockCall, MockError, MockProtocol, MockRequest } f
 
 const ID = 'chatcmpl-mock';
 
-/** `path`: what follows the version (`/chat/completions`). Returns what is wrong if there is no request. */
-export function readOpenAi(path: string, body: string): MockRequest | 'no path' | 'no object' {
-  if (path === '/chat/completions') return readMockRequest(body) ?? 'no object';
+/** What is wrong with a request. mock-azure.ts writes it in Azure's form. */
+interface OpenAiProblem {
+  readonly status: 400 | 404;
+  readonly problem: string;
+}
+
+const NO_PATH: OpenAiProblem = { status: 404, problem: 'no such path on the mock' };
+const NO_OBJECT: OpenAiProblem = { status: 400, problem: 'the body is not a JSON object' };
+
+/** `path`: what follows the version (`/chat/completions`). */
+export function readOpenAi(path: string, body: string): MockRequest | OpenAiProblem {
+  if (path === '/chat/completions') return readMockRequest(body) ?? NO_OBJECT;
   const parsed = parsedJson(body);
-  return isRecord(parsed) ? (readDoorRequest(path, parsed) ?? 'no path') : 'no object';
+  if (!isRecord(parsed)) return NO_OBJECT;
+  const request = readDoorRequest(path, parsed) ?? NO_PATH;
+  return typeof request === 'string' ? { status: 400, problem: request } : request;
 }
 
 /** Reads a chat completion; undefined if the body is not a JSON object. Only texts that are strings count. */
@@ -149,10 +160,9 @@ export const OPENAI_MOCK: MockProtocol = {
   streamType: 'text/event-stream',
   read({ path, body }: MockCall): MockRequest | MockError {
     const request = readOpenAi(path.replace(/^\/v1/, ''), body);
-    if (request === 'no path') return { status: 404, error: errorText('no such path on the mock', 'mock') };
-    if (request === 'no object')
-      return { status: 400, error: errorText('the body is not a JSON object', 'mock') };
-    return request;
+    return 'problem' in request
+      ? { status: request.status, error: errorText(request.problem, 'mock') }
+      : request;
   },
   whole,
   frames,
