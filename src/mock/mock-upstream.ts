@@ -211,8 +211,9 @@ class MockListenError extends Error {
   readonly code = 'not_listening';
 
   constructor({ host, port }: MockUpstreamOptions) {
+    const address = host.includes(':') ? `[${host}]` : host;
     super(
-      `cannot listen on ${host}:${port}: the address is not of this machine, or another program has the port`,
+      `cannot listen on ${address}:${port}: the address is not of this machine, or another program has the port`,
     );
   }
 }

@@ -7,6 +7,8 @@ import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
+import { MOCK_DEFAULTS } from '#src/mock/mock-options.js';
+import { startMockUpstream } from '#src/mock/mock-upstream.js';
 import { request } from '../../support/http.js';
 import { startMockProcess, steered, type MockProcess } from '../../support/mock.js';
 import { RawConnection } from '../../support/raw-connection.js';
@@ -115,4 +117,14 @@ void t.test('one mock has a port: another one says so, in a line', async (t) => 
   ]);
   t.match(stderr, new RegExp(`^cannot listen on 127.0.0.1:${port}: .*\\n$`));
   t.equal(code, 1);
+});
+
+void t.test('an IPv6 address has its brackets before the port', async (t) => {
+  const settings = { host: '::1', record: false, defaults: MOCK_DEFAULTS };
+  const mock = await startMockUpstream({ ...settings, port: 0 });
+  t.teardown(() => mock.close());
+  const { port } = mock;
+  await t.rejects(startMockUpstream({ ...settings, port }), {
+    message: new RegExp(`^cannot listen on \\[::1\\]:${port}: `),
+  });
 });
