@@ -7,8 +7,9 @@
  * tool calls" and "Mid-conversation system messages", as of November 2026. The texts of errors resemble
  * Anthropic's.
  *
- * Must hold: a wrong request that src/providers could make of a chat completion is rejected here, or its
- * tests prove nothing (test/unit/mock/mock-anthropic.test.ts). What src/providers never writes is not
+ * Must hold (test/unit/mock/mock-anthropic.test.ts): a wrong request that src/providers could make of a chat
+ * completion is rejected here, or its tests prove nothing. A member that the types of the SDK have is
+ * accepted, since callers of the Messages door may send it. Values that src/providers never writes are not
  * checked.
  */
 import { isRecord, type Members } from '../core/json.js';
@@ -18,38 +19,56 @@ const OLD_VERSION = '2023-06-01';
 const VERSIONS: readonly unknown[] = [OLD_VERSION, '2026-10-21'];
 
 const CACHE_CONTROL = 'cache_control';
-/** The members of each kind of object. The kind of a block is its type. */
-const MEMBERS_OF_KIND: Readonly<Record<string, readonly string[]>> = {
+/** The members of each kind of object that has one form. */
+const MEMBERS = {
   request: [
     ...'model messages max_tokens system stream stop_sequences temperature top_p top_k tools'.split(' '),
     ...'tool_choice thinking output_config metadata service_tier container inference_geo'.split(' '),
-    CACHE_CONTROL,
+    ...['diagnostics', 'speed', 'user_profile_id', 'workspace_id', CACHE_CONTROL],
   ],
   message: ['role', 'content'],
-  tool: ['name', 'description', 'input_schema', 'type', 'strict', CACHE_CONTROL],
-  thinking_config: ['type', 'budget_tokens', 'display'],
-  tool_choice: ['type', 'name', 'disable_parallel_tool_use'],
+  tool: [
+    ...['name', 'description', 'input_schema', 'type', 'strict', 'allowed_callers', 'defer_loading'],
+    ...['eager_input_streaming', 'input_examples', CACHE_CONTROL],
+  ],
   output_config: ['effort', 'format'],
-  text: ['type', 'text', 'citations', CACHE_CONTROL],
-  image: ['type', 'source', CACHE_CONTROL],
-  document: ['type', 'source', 'title', 'context', 'citations', CACHE_CONTROL],
-  thinking: ['type', 'thinking', 'signature'],
-  redacted_thinking: ['type', 'data'],
-  tool_use: ['type', 'id', 'name', 'input', 'caller', CACHE_CONTROL],
-  tool_result: ['type', 'tool_use_id', 'content', 'is_error', CACHE_CONTROL],
+} satisfies Readonly<Record<string, readonly string[]>>;
+
+/** By the `type` of an object: its members besides `type`. */
+type Variants = Readonly<Record<string, readonly string[]>>;
+const THINKING: Variants = {
+  enabled: ['budget_tokens', 'display'],
+  adaptive: ['display'],
+  // For some models `between_tools` switches thinking off (providers/anthropic/models.ts).
+  between_tools: [],
+  disabled: [],
 };
-/** The types of blocks that a message of each role may have. */
+const SINGLE_CALL = 'disable_parallel_tool_use';
+const TOOL_CHOICES: Variants = {
+  auto: [SINGLE_CALL],
+  any: [SINGLE_CALL],
+  tool: ['name', SINGLE_CALL],
+  none: [],
+};
+const FORMATS: Variants = { json_schema: ['schema'] };
+const BLOCKS: Variants = {
+  text: ['text', 'citations', CACHE_CONTROL],
+  image: ['source', 'transformations', CACHE_CONTROL],
+  document: ['source', 'title', 'context', 'citations', CACHE_CONTROL],
+  thinking: ['thinking', 'signature'],
+  redacted_thinking: ['data'],
+  tool_use: ['id', 'name', 'input', 'caller', 'toolset_name', CACHE_CONTROL],
+  tool_result: ['tool_use_id', 'content', 'is_error', 'toolset_name', CACHE_CONTROL],
+};
+const IMAGE_SOURCES: Variants = { base64: ['media_type', 'data'], url: ['url'], file: ['file_id'] };
+const DOCUMENT_SOURCES: Variants = { ...IMAGE_SOURCES, text: ['media_type', 'data'], content: ['content'] };
+/** The types of blocks, of those in BLOCKS, that a message of each role may have. Anthropic has more. */
 const BLOCKS_OF_ROLE: Readonly<Record<string, readonly string[]>> = {
   user: ['text', 'image', 'document', 'tool_result'],
   assistant: ['text', 'thinking', 'redacted_thinking', 'tool_use'],
   system: ['text'],
 };
 const BLOCKS_OF_RESULT: readonly string[] = ['text', 'image', 'document'];
-const SOURCES: Readonly<Record<string, readonly string[]>> = {
-  base64: ['type', 'media_type', 'data'],
-  url: ['type', 'url'],
-  text: ['type', 'media_type', 'data'],
-};
 const IMAGES: readonly unknown[] = ['image/jpeg', 'image/png', 'image/gif', 'image/webp'];
 const TOOL_NAME = /^[\w-]{1,128}$/;
 const TOOL_ID = /^[\w-]+$/;
@@ -92,7 +111,7 @@ export function anthropicProblem(request: Members, version: string): string | un
 }
 
 function checkRequest(request: Members, version: string): void {
-  checkMembers(request, 'request', '');
+  checkMembers(request, MEMBERS.request, '');
   must(typeof request.model === 'string', 'model: Field required');
   const { max_tokens: maxTokens, messages, system, stop_sequences: stopSequences, thinking } = request;
   // The mock does not check the bounds of the number.
@@ -128,15 +147,12 @@ function checkRequest(request: Members, version: string): void {
   );
 }
 
-/** Checks that `value` is an object with only members that its kind has, and its `cache_control`. */
-function checkMembers(value: unknown, kind: string, path: string): asserts value is Members {
+/** Checks that `value` is an object with no members but `names`, and its `cache_control`. */
+function checkMembers(value: unknown, names: readonly string[], path: string): asserts value is Members {
   must(isRecord(value), `${path}: Input should be a valid dictionary`);
   for (const name in value)
-    must(
-      MEMBERS_OF_KIND[kind]!.includes(name),
-      `${path}${path === '' ? '' : '.'}${name}: Extra inputs are not permitted`,
-    );
-  const cacheControl = value[CACHE_CONTROL];
+    must(names.includes(name), `${path}${path === '' ? '' : '.'}${name}: Extra inputs are not permitted`);
+  const cacheControl = value[CACHE_CONTROL] ?? undefined;
   if (cacheControl === undefined) return;
   const isAllowed =
     isRecord(cacheControl) &&
@@ -145,24 +161,34 @@ function checkMembers(value: unknown, kind: string, path: string): asserts value
   must(isAllowed, `${path}.cache_control: Input should be of type ephemeral`);
 }
 
+/** Checks that `value` is an object whose `type` is in `variants`, with no members but those of its type. */
+function checkVariant(value: unknown, variants: Variants, path: string): asserts value is Members {
+  must(isRecord(value), `${path}: Input should be a valid dictionary`);
+  const { type } = value;
+  must(
+    typeof type === 'string' && Object.hasOwn(variants, type),
+    `${path}: Input tag '${String(type)}' found using 'type' does not match any of the expected tags`,
+  );
+  // `!`: the type is in `variants`.
+  checkMembers(value, ['type', ...variants[type]!], path);
+}
+
 function checkOutput({ output_config: output }: Members): void {
   if (output === undefined) return;
-  checkMembers(output, 'output_config', 'output_config');
-  const { effort, format } = output;
-  const isEffort = [undefined, 'low', 'medium', 'high', 'xhigh', 'max'].includes(effort as string);
+  checkMembers(output, MEMBERS.output_config, 'output_config');
+  const effort = output.effort ?? 'low';
+  const isEffort = ['low', 'medium', 'high', 'xhigh', 'max'].includes(effort as string);
   must(isEffort, 'output_config.effort: Input should be low, medium, high, xhigh or max');
+  const format = output.format ?? undefined;
   if (format === undefined) return;
-  must(isRecord(format) && format.type === 'json_schema', 'output_config.format.type: Field required');
+  checkVariant(format, FORMATS, 'output_config.format');
   must(isRecord(format.schema), 'output_config.format.schema: Field required');
 }
 
 function checkThinking(thinking: unknown, maxTokens: number, { temperature }: Members): void {
   if (thinking === undefined) return;
-  checkMembers(thinking, 'thinking_config', 'thinking');
+  checkVariant(thinking, THINKING, 'thinking');
   const { type, budget_tokens: budget } = thinking;
-  // For some models `between_tools` switches thinking off (providers/anthropic/models.ts).
-  const types: readonly unknown[] = ['enabled', 'disabled', 'adaptive', 'between_tools'];
-  must(types.includes(type), 'thinking.type: unknown');
   if (type !== 'enabled') return;
   must(typeof budget === 'number' && budget >= 1024, 'thinking.budget_tokens: Input should be at least 1024');
   must(budget < maxTokens, '`max_tokens` must be greater than `thinking.budget_tokens`.');
@@ -180,7 +206,7 @@ function checkTools({ tools, tool_choice: toolChoice }: Members): void {
   const names = new Set<unknown>();
   ((tools ?? []) as unknown[]).forEach((tool, index) => {
     const path = `tools.${index}`;
-    checkMembers(tool, 'tool', path);
+    checkMembers(tool, MEMBERS.tool, path);
     must(
       typeof tool.name === 'string' && TOOL_NAME.test(tool.name),
       `${path}.name: String should match pattern`,
@@ -191,9 +217,7 @@ function checkTools({ tools, tool_choice: toolChoice }: Members): void {
     must(isRecord(schema) && schema.type === 'object', `${path}.input_schema.type: Input should be 'object'`);
   });
   if (toolChoice === undefined) return;
-  checkMembers(toolChoice, 'tool_choice', 'tool_choice');
-  const types: readonly unknown[] = ['auto', 'any', 'tool', 'none'];
-  must(types.includes(toolChoice.type), 'tool_choice.type: unknown');
+  checkVariant(toolChoice, TOOL_CHOICES, 'tool_choice');
   must(
     toolChoice.type !== 'tool' || names.has(toolChoice.name),
     `tool_choice.name: Tool '${String(toolChoice.name)}' not found`,
@@ -210,14 +234,16 @@ function checkSchemas({ tools, output_config: output }: Members): void {
   const { format } = (output ?? {}) as Members;
   const roots = [...strict.map((tool) => tool.input_schema), isRecord(format) ? format.schema : undefined];
   const schemas = roots.flatMap(schemasIn);
-  const optionalNames = schemas.flatMap(({ properties, required = [] }) =>
-    Object.keys((properties ?? {}) as Members).filter((name) => !(required as unknown[]).includes(name)),
-  );
+  const optionalNames = schemas.flatMap(({ properties = {}, required = [] }) => {
+    must(isRecord(properties), 'Schema: properties: Input should be a valid dictionary');
+    must(Array.isArray(required), 'Schema: required: Input should be a valid list');
+    return Object.keys(properties).filter((name) => !required.includes(name));
+  });
   must(
     optionalNames.length <= OPTIONAL_PROPERTIES_MAX,
     `Schemas contains too many optional parameters (${optionalNames.length}) which exceeds the limit: ${OPTIONAL_PROPERTIES_MAX}`,
   );
-  const unions = schemas.filter(({ anyOf, type }) => anyOf !== undefined || Array.isArray(type));
+  const unions = schemas.filter(({ anyOf, type }) => Array.isArray(anyOf) || Array.isArray(type));
   must(
     unions.length <= UNION_TYPES_MAX,
     `Schemas contains too many parameters with union types (${unions.length} parameters with type arrays or anyOf) which exceeds the limit: ${UNION_TYPES_MAX}`,
@@ -234,12 +260,14 @@ function schemasIn(schema: unknown): readonly Members[] {
 }
 
 function checkMessages(messages: readonly unknown[]): void {
+  /** Ids of the tool_use blocks of all messages so far. */
+  const usedIds = new Set<unknown>();
   /** Ids of the tool_use blocks of the previous message, and its role. */
-  let toolUses = new Set<unknown>();
+  let toolUses: ReadonlySet<unknown> = new Set();
   let previousRole = '';
   messages.forEach((message, index) => {
     const path = `messages.${index}`;
-    checkMembers(message, 'message', path);
+    checkMembers(message, MEMBERS.message, path);
     const { role } = message;
     must(typeof role === 'string' && Object.hasOwn(BLOCKS_OF_ROLE, role), `${path}.role: unknown`);
     must(index > 0 || role === 'user', 'messages: first message must use the "user" role');
@@ -256,7 +284,12 @@ function checkMessages(messages: readonly unknown[]): void {
     if (role === 'system') return;
     const blocks = blocksIn(message.content);
     checkResults(blocks, toolUses, path, index);
-    toolUses = new Set(blocks.flatMap(({ type, id }) => (type === 'tool_use' ? [id] : [])));
+    const ids = blocks.flatMap(({ type, id }) => (type === 'tool_use' ? [id] : []));
+    for (const id of ids) {
+      must(!usedIds.has(id), `${path}.content: \`tool_use\` ids must be unique`);
+      usedIds.add(id);
+    }
+    toolUses = new Set(ids);
     if (index === messages.length - 1 && role === 'assistant') {
       const text = blocks.at(-1)!.text as string | undefined;
       must(
@@ -302,28 +335,30 @@ function checkContent(content: unknown, blockTypes: readonly string[], path: str
 }
 
 function checkBlock(block: unknown, blockTypes: readonly string[], path: string): void {
-  must(isRecord(block), `${path}: Input should be a valid dictionary`);
+  checkVariant(block, BLOCKS, path);
   const { type } = block;
-  must(
-    typeof type === 'string' && blockTypes.includes(type),
-    `${path}: Input tag '${String(type)}' found using 'type' does not match any of the expected tags`,
-  );
-  checkMembers(block, type, path);
+  must(blockTypes.includes(type as string), `${path}: a block of type ${String(type)} may not be here`);
   switch (type) {
     case 'text':
       must(typeof block.text === 'string', `${path}.text: Field required`);
       must(block.text.trim() !== '', `${path}: text content blocks must contain non-whitespace text`);
       break;
     case 'image':
+      checkSource(block.source, IMAGE_SOURCES, IMAGES, `${path}.source`);
+      break;
     case 'document':
-      checkSource(block.source, type, path);
+      checkSource(block.source, DOCUMENT_SOURCES, ['application/pdf'], `${path}.source`);
       break;
     case 'thinking':
       must(typeof block.thinking === 'string', `${path}.thinking: Field required`);
       must(typeof block.signature === 'string', `${path}.signature: Field required`);
       break;
+    case 'redacted_thinking':
+      must(typeof block.data === 'string', `${path}.data: Field required`);
+      break;
     case 'tool_use':
       must(typeof block.id === 'string' && TOOL_ID.test(block.id), `${path}.id: String should match pattern`);
+      must(typeof block.name === 'string' && block.name !== '', `${path}.tool_use.name: Field required`);
       must(isRecord(block.input), `${path}.input: Input should be a valid dictionary`);
       break;
     case 'tool_result':
@@ -334,19 +369,18 @@ function checkBlock(block: unknown, blockTypes: readonly string[], path: string)
   }
 }
 
-function checkSource(source: unknown, kind: string, path: string): void {
-  must(isRecord(source), `${path}.source: Field required`);
-  const { type } = source;
-  const isKnown = typeof type === 'string' && Object.hasOwn(SOURCES, type);
-  must(isKnown, `${path}.source: Input tag does not match any of the expected tags`);
-  for (const name in source)
-    must(SOURCES[type]!.includes(name), `${path}.source.${name}: Extra inputs are not permitted`);
-  if (source.type === 'url') {
-    must(String(source.url).startsWith('https://'), `${path}.source.url: Only HTTPS URLs are supported`);
-    return;
-  }
-  // A document is a PDF or a text.
-  const types = kind === 'image' ? IMAGES : [source.type === 'text' ? 'text/plain' : 'application/pdf'];
-  must(types.includes(source.media_type), `${path}.source.media_type: Input should be ${types.join(', ')}`);
-  must(typeof source.data === 'string' && source.data !== '', `${path}.source.data: Field required`);
+/** `mediaTypes`: those that data in base64 may have. */
+function checkSource(
+  source: unknown,
+  variants: Variants,
+  mediaTypes: readonly unknown[],
+  path: string,
+): void {
+  checkVariant(source, variants, path);
+  const { type, url, media_type: mediaType, data } = source;
+  if (type === 'url') must(String(url).startsWith('https://'), `${path}.url: Only HTTPS URLs are supported`);
+  if (type !== 'base64' && type !== 'text') return;
+  const types = type === 'text' ? ['text/plain'] : mediaTypes;
+  must(types.includes(mediaType), `${path}.media_type: Input should be ${types.join(', ')}`);
+  must(typeof data === 'string' && data !== '', `${path}.data: Field required`);
 }

@@ -60,7 +60,9 @@ function read({ path, headers, body }: MockCall): MockRequest | MockError {
   const request = parsedJson(body);
   if (!isRecord(request)) return errorOf(400, 'The request body is not valid JSON: object expected');
   if (isCount && 'max_tokens' in request) return errorOf(400, 'max_tokens: Extra inputs are not permitted');
-  const problem = anthropicProblem(isCount ? { max_tokens: 1, ...request } : request, version!);
+  // A count has no bound of the output, which a budget of thinking would have to be less than.
+  const bounded = isCount ? { ...request, max_tokens: Number.MAX_SAFE_INTEGER } : request;
+  const problem = anthropicProblem(bounded, version!);
   if (problem !== undefined) return errorOf(400, problem);
   if (request.model === 'missing') return errorOf(404, 'model: missing');
   return { ...requestOf(request), ...(isCount && { isCount }) };
@@ -85,8 +87,10 @@ function requestOf(request: Members): MockRequest {
   const messages = request.messages as readonly Members[];
   let prompt = '';
   let promptBytes = 0;
+  let callsBefore = 0;
   for (const { role, content } of [{ role: 'system', content: request.system ?? '' }, ...messages])
     for (const { type, text } of blocksIn(content)) {
+      if (type === 'tool_use') callsBefore++;
       if (type !== 'text') continue;
       promptBytes += Buffer.byteLength(text as string);
       if (role === 'user') prompt = text as string;
@@ -100,6 +104,7 @@ function requestOf(request: Members): MockRequest {
     promptTokens: Math.ceil(promptBytes / BYTES_PER_TOKEN),
     directives: directivesOf(prompt),
     toolNames: toolChoice?.type === 'tool' ? [toolChoice.name as string] : tools.map(({ name }) => name),
+    callsBefore,
     endsWithToolResult: blocksIn(messages.at(-1)!.content).some(({ type }) => type === 'tool_result'),
   };
 }

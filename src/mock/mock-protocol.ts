@@ -33,6 +33,11 @@ export interface MockRequest {
   readonly toolNames: readonly string[];
   /** Whether the last message is a tool's result. Then the response calls no tool. */
   readonly endsWithToolResult: boolean;
+  /**
+   * How many tools the messages have called. Ids of further calls count on from there, for protocols in which
+   * no two calls of a request may have one id. Undefined means that they begin with 0.
+   */
+  readonly callsBefore?: number;
   /** Whether the request only asks for the number of its tokens. */
   readonly isCount?: true;
   /** Whether the request came to Bedrock in Claude's own protocol. */

@@ -67,6 +67,35 @@ void t.test('the SDK reads thinking, text, two calls and usage, whole and stream
   t.strictSame(types.size, 6, 'the SDK passes over ping');
 });
 
+void t.test('calls of a second round have other ids, as the rules want', async (t) => {
+  const client = await clientOf(t, [['toolCalls', '2']]);
+  const messages: Anthropic.MessageParam[] = [];
+  const ids = new Set<string>();
+  for (let round = 0; round < 3; round++) {
+    messages.push({ role: 'user', content: 'go' });
+    const { content } = await client.messages.create({
+      model: 'claude-x',
+      max_tokens: 9,
+      messages,
+      tools: TOOLS,
+    });
+    const uses = content.filter((block) => block.type === 'tool_use');
+    for (const { id } of uses) ids.add(id);
+    messages.push(
+      { role: 'assistant', content: uses },
+      {
+        role: 'user',
+        content: uses.map(({ id }) => ({ type: 'tool_result', tool_use_id: id, content: 'r' })),
+      },
+      { role: 'assistant', content: 'done' },
+    );
+  }
+  t.same(
+    [...ids],
+    ['call_mock_0', 'call_mock_1', 'call_mock_2', 'call_mock_3', 'call_mock_4', 'call_mock_5'],
+  );
+});
+
 void t.test('the SDK knows the errors', async (t) => {
   const client = await clientOf(t, []);
   const params = { model: 'claude-x', max_tokens: 9, messages: MESSAGES };
@@ -107,6 +136,21 @@ void t.test('headers', (t) => {
   t.end();
 });
 
+void t.test('a count of tokens', (t) => {
+  const headers = { 'x-api-key': 'k', 'anthropic-version': '2023-06-01', 'content-type': 'application/json' };
+  const counted = (more: object): unknown =>
+    ANTHROPIC_MOCK.read({
+      path: '/v1/messages/count_tokens',
+      query: '',
+      headers,
+      body: JSON.stringify({ model: 'm', messages: MESSAGES, ...more }),
+    });
+  t.match(counted({}), { isCount: true, promptTokens: 3 });
+  t.match(counted({ thinking: { type: 'enabled', budget_tokens: 16_000 } }), { isCount: true });
+  t.match(counted({ max_tokens: 1 }), { status: 400, error: /max_tokens: Extra inputs/ });
+  t.end();
+});
+
 const user = (content: unknown): object => ({ role: 'user', content });
 const use = (...ids: string[]): object => ({
   role: 'assistant',
@@ -126,7 +170,12 @@ const schemaOf = (optional: number, unions: number): object => {
   };
 };
 const strictTool = (name: string, schema: object): object => ({ name, input_schema: schema, strict: true });
-const formatOf = (schema: object): object => ({ format: { type: 'json_schema', schema } });
+const formatOf = (schema: object): { format: object } => ({ format: { type: 'json_schema', schema } });
+const tool = { name: 'f', input_schema: { type: 'object' } };
+const useOf = (members: object): object => ({
+  role: 'assistant',
+  content: [{ type: 'tool_use', id: 'x', name: 'f', input: {}, ...members }],
+});
 
 const REJECTED: [name: string, members: object, problem: RegExp][] = [
   [
@@ -144,6 +193,65 @@ const REJECTED: [name: string, members: object, problem: RegExp][] = [
     '21 strict tools',
     { tools: Array.from({ length: 21 }, (_, index) => strictTool(`f${index}`, schemaOf(0, 0))) },
     /21 strict tools/,
+  ],
+  ['no list of names', { tools: [strictTool('f', { type: 'object', required: null })] }, /required/],
+  ['no members', { tools: [strictTool('f', { type: 'object', properties: null })] }, /properties/],
+  [
+    'a call without a name',
+    { messages: [user('a'), useOf({ name: undefined })] },
+    /tool_use.name: Field required/,
+  ],
+  [
+    'a call with an empty name',
+    { messages: [user('a'), useOf({ name: '' })] },
+    /tool_use.name: Field required/,
+  ],
+  [
+    'a call with an odd id',
+    { messages: [user('a'), use('a:b'), user([result('a:b')])] },
+    /should match pattern/,
+  ],
+  ['two calls of one id', { messages: [user('a'), use('x', 'x'), user([result('x')])] }, /must be unique/],
+  [
+    'an id of an earlier call',
+    { messages: [user('a'), use('x'), user([result('x')]), use('x'), user([result('x')])] },
+    /messages.3.content: `tool_use` ids must be unique/,
+  ],
+  [
+    'redacted thinking without data',
+    { messages: [user('a'), { role: 'assistant', content: [{ type: 'redacted_thinking' }] }] },
+    /data: Field required/,
+  ],
+  [
+    'a text as an image',
+    { messages: [user([{ type: 'image', source: { type: 'text', media_type: 'text/plain', data: 'a' } }])] },
+    /source: Input tag 'text'/,
+  ],
+  [
+    'a member of another source',
+    { messages: [user([{ type: 'image', source: { type: 'url', url: 'https://a', data: 'a' } }])] },
+    /source.data: Extra inputs/,
+  ],
+  [
+    'a member of another choice',
+    { tools: [tool], tool_choice: { type: 'auto', name: 'f' } },
+    /name: Extra inputs/,
+  ],
+  [
+    'single calls of none',
+    { tools: [tool], tool_choice: { type: 'none', disable_parallel_tool_use: true } },
+    /Extra/,
+  ],
+  [
+    'a budget of no thinking',
+    { thinking: { type: 'disabled', budget_tokens: 1024 } },
+    /budget_tokens: Extra inputs/,
+  ],
+  ['a type of every object', { thinking: { type: 'constructor' } }, /Input tag 'constructor'/],
+  [
+    'a format with a name',
+    { output_config: { format: { ...formatOf({}).format, name: 'n' } } },
+    /name: Extra/,
   ],
   ['an unknown member', { n: 1 }, /^n: Extra inputs/],
   ['a member of a block', { messages: [user([{ ...text('a'), detail: 1 }])] }, /detail: Extra inputs/],
@@ -198,5 +306,112 @@ void t.test('what breaks the rules', (t) => {
   for (const [name, members, problem] of REJECTED)
     t.match(anthropicProblem({ ...base, ...members }, '2023-06-01'), problem, name);
   t.match(anthropicProblem({ ...base, temperature: 1 }, '2026-10-21'), /temperature: Extra/);
+  t.end();
+});
+
+const CACHE: Required<Anthropic.CacheControlEphemeral> = { type: 'ephemeral', ttl: '1h' };
+const TEXT: Required<Anthropic.TextBlockParam> = {
+  type: 'text',
+  text: 'a',
+  citations: null,
+  cache_control: null,
+};
+const IMAGE = { type: 'image', cache_control: null, transformations: null } as const;
+const DOCUMENT = {
+  type: 'document',
+  cache_control: null,
+  citations: null,
+  context: null,
+  title: null,
+} as const;
+const USE: Required<Anthropic.ToolUseBlockParam> = {
+  type: 'tool_use',
+  id: 'x',
+  name: 'f',
+  input: {},
+  caller: { type: 'direct' },
+  toolset_name: null,
+  cache_control: CACHE,
+};
+const RESULT: Required<Anthropic.ToolResultBlockParam> = {
+  type: 'tool_result',
+  tool_use_id: 'x',
+  content: [TEXT],
+  is_error: false,
+  toolset_name: null,
+  cache_control: null,
+};
+const IMAGES: Required<Anthropic.ImageBlockParam>[] = [
+  { ...IMAGE, source: { type: 'base64', media_type: 'image/png', data: 'AAAA' } },
+  { ...IMAGE, source: { type: 'url', url: 'https://a' } },
+  { ...IMAGE, source: { type: 'file', file_id: 'file_1' } },
+];
+const DOCUMENTS: Required<Anthropic.DocumentBlockParam>[] = [
+  { ...DOCUMENT, source: { type: 'base64', media_type: 'application/pdf', data: 'AAAA' } },
+  { ...DOCUMENT, source: { type: 'text', media_type: 'text/plain', data: 'a' } },
+  { ...DOCUMENT, source: { type: 'url', url: 'https://a' } },
+  { ...DOCUMENT, source: { type: 'content', content: 'a' } },
+  { ...DOCUMENT, source: { type: 'file', file_id: 'file_1' } },
+];
+const TOOL: Required<Anthropic.Tool> = {
+  name: 'f',
+  description: 'F',
+  input_schema: { type: 'object' },
+  type: 'custom',
+  strict: false,
+  allowed_callers: ['direct'],
+  defer_loading: false,
+  eager_input_streaming: null,
+  input_examples: [{}],
+  cache_control: null,
+};
+const FULL: Required<Omit<Anthropic.MessageCreateParams, 'tool_choice' | 'thinking'>> = {
+  model: 'm',
+  max_tokens: 2_000,
+  messages: [
+    { role: 'user', content: [TEXT, ...IMAGES, ...DOCUMENTS] },
+    {
+      role: 'assistant',
+      content: [
+        { type: 'thinking', thinking: 'a', signature: 'c2ln' },
+        { type: 'redacted_thinking', data: 'AAAA' },
+        TEXT,
+        USE,
+      ],
+    },
+    { role: 'user', content: [RESULT] },
+  ],
+  system: [TEXT],
+  stream: false,
+  stop_sequences: ['a'],
+  tools: [TOOL],
+  output_config: { effort: null, format: null },
+  metadata: { user_id: null },
+  service_tier: 'auto',
+  container: null,
+  inference_geo: null,
+  diagnostics: null,
+  speed: null,
+  user_profile_id: 'u',
+  workspace_id: 'w',
+  cache_control: null,
+};
+
+void t.test('each member that the types of the SDK have is accepted', (t) => {
+  const choices: Required<Anthropic.ToolChoice>[] = [
+    { type: 'auto', disable_parallel_tool_use: true },
+    { type: 'any', disable_parallel_tool_use: true },
+    { type: 'tool', name: 'f', disable_parallel_tool_use: true },
+    { type: 'none' },
+  ];
+  const thinkings: Required<Anthropic.ThinkingConfigParam>[] = [
+    { type: 'enabled', budget_tokens: 1_024, display: null },
+    { type: 'adaptive', display: 'summarized' },
+    { type: 'between_tools' },
+    { type: 'disabled' },
+  ];
+  for (const toolChoice of choices)
+    for (const thinking of thinkings)
+      t.equal(anthropicProblem({ ...FULL, tool_choice: toolChoice, thinking }, '2026-10-21'), undefined);
   t.end();
 });
