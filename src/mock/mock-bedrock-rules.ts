@@ -61,6 +61,14 @@ function checkNumber(value: unknown, name: string, min: number, max: number): vo
   }
 }
 
+const TOOL_NAME = /^[a-zA-Z0-9_-]{1,64}$/;
+const TOOL_USE_ID = /^[a-zA-Z0-9_.:-]{1,64}$/;
+
+function checkText(value: unknown, pattern: RegExp, name: string): void {
+  if (typeof value !== 'string' || !pattern.test(value))
+    throw new ConverseProblem(`${name} must satisfy ${pattern.source}`);
+}
+
 /** What was read so far of a request's messages. */
 interface Conversation {
   /** UTF-8 length of all texts. */
@@ -68,7 +76,9 @@ interface Conversation {
   /** The first text of the last user message: directives (mock-protocol.ts) can only begin there. */
   lastPrompt: string;
   endsWithToolResult: boolean;
-  usesTools: boolean;
+  callsBefore: number;
+  /** Ids of all toolUse blocks. */
+  readonly usedIds: Set<unknown>;
 }
 
 function readText(text: unknown, conversation: Conversation): string {
@@ -97,7 +107,7 @@ function readMessages(messages: readonly unknown[], conversation: Conversation):
       );
     }
     openToolUseIds = toolUseIds;
-    conversation.usesTools ||= openToolUseIds.length > 0;
+    conversation.callsBefore += openToolUseIds.length;
     conversation.endsWithToolResult = resultIds.length > 0;
     if (role === 'user') conversation.lastPrompt = texts[0] ?? '';
   });
@@ -120,10 +130,14 @@ function readContent(content: unknown, role: 'user' | 'assistant', conversation:
     if (name === 'text') texts.push(readText(value, conversation));
     else if (name === 'cachePoint') checkCachePoint(value, blocks[index - 1]);
     else if (name === 'toolUse') {
-      const toolUse = membersOf(value, 'toolUse');
-      if (role !== 'assistant' || !isRecord(toolUse.input))
-        throw new ConverseProblem('toolUse: wrong role or input');
-      toolUseIds.push(toolUse.toolUseId);
+      const { toolUseId, name: toolName, input } = membersOf(value, 'toolUse');
+      if (role !== 'assistant' || !isRecord(input)) throw new ConverseProblem('toolUse: wrong role or input');
+      checkText(toolName, TOOL_NAME, 'toolUse.name');
+      checkText(toolUseId, TOOL_USE_ID, 'toolUse.toolUseId');
+      if (conversation.usedIds.has(toolUseId))
+        throw new ConverseProblem(`The toolUse blocks contain duplicate Ids: ${String(toolUseId)}`);
+      conversation.usedIds.add(toolUseId);
+      toolUseIds.push(toolUseId);
     } else if (name === 'toolResult') {
       const { toolUseId, content: result } = membersOf(value, 'toolResult');
       if (role !== 'user') throw new ConverseProblem('a toolResult is of the user');
@@ -153,19 +167,22 @@ function checkCachePoint(value: unknown, before: readonly [name: string, value: 
 function toolNamesOf(config: unknown): string[] {
   if (config === undefined) return [];
   const { tools, toolChoice } = membersOf(config, 'toolConfig');
-  if (toolChoice !== undefined) unionMemberOf(toolChoice, 'toolChoice');
-  return listOf(tools, 'tools').flatMap((tool) => {
+  const names = listOf(tools, 'tools').flatMap((tool) => {
     const [kind, value] = unionMemberOf(tool, 'tool');
     if (kind !== 'toolSpec') return [];
     const { name, inputSchema } = membersOf(value, 'toolSpec');
-    if (typeof name !== 'string' || !/^[a-zA-Z0-9_-]{1,64}$/.test(name)) {
-      throw new ConverseProblem('toolSpec.name must satisfy [a-zA-Z0-9_-]+');
-    }
+    checkText(name, TOOL_NAME, 'toolSpec.name');
     if (!isRecord(inputSchema) || !isRecord(inputSchema.json) || inputSchema.json.type !== 'object') {
       throw new ConverseProblem('toolSpec.inputSchema.json.type must be object');
     }
-    return [name];
+    return [name as string];
   });
+  if (toolChoice === undefined) return names;
+  const [kind, choice] = unionMemberOf(toolChoice, 'toolChoice');
+  const named = isRecord(choice) ? choice.name : undefined;
+  if (kind === 'tool' && !names.some((name) => name === named))
+    throw new ConverseProblem(`toolChoice names the tool ${String(named)}, which toolConfig lacks`);
+  return names;
 }
 
 /** Reads a body of Converse or ConverseStream. Throws a ConverseProblem at the first broken rule. */
@@ -175,7 +192,8 @@ export function readConverse(body: string): Omit<MockRequest, 'model' | 'stream'
     promptBytes: 0,
     lastPrompt: '',
     endsWithToolResult: false,
-    usesTools: false,
+    callsBefore: 0,
+    usedIds: new Set(),
   };
   for (const block of listOf(request.system ?? [], 'system')) {
     const [kind, value] = unionMemberOf(block, 'systemBlock');
@@ -188,7 +206,7 @@ export function readConverse(body: string): Omit<MockRequest, 'model' | 'stream'
   checkNumber(inference.topP, 'topP', 0, 1);
   membersOf(request.outputConfig ?? {}, 'outputConfig');
   const toolNames = toolNamesOf(request.toolConfig);
-  if (conversation.usesTools && toolNames.length === 0) {
+  if (conversation.callsBefore > 0 && toolNames.length === 0) {
     throw new ConverseProblem(
       'The toolConfig field must be defined when using toolUse and toolResult content blocks',
     );
@@ -199,6 +217,7 @@ export function readConverse(body: string): Omit<MockRequest, 'model' | 'stream'
     promptTokens: Math.ceil(conversation.promptBytes / BYTES_PER_TOKEN),
     directives: directivesOf(conversation.lastPrompt),
     toolNames,
+    callsBefore: conversation.callsBefore,
     endsWithToolResult: conversation.endsWithToolResult,
   };
 }

@@ -45,6 +45,9 @@ function valueProblem(request: Members, model: string): string | undefined {
     const results = countWith(partsOf(contents[index + 1]), 'functionResponse');
     if (calls > 0 && index + 1 < contents.length && calls !== results)
       return 'Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn.';
+    const calledBefore = countWith(partsOf(contents[index - 1]), 'functionCall');
+    if (countWith(parts, 'functionResponse') > 0 && calledBefore === 0)
+      return 'Please ensure that function response turn comes immediately after a function call turn.';
     const firstCall = parts.find((part) => part.functionCall !== undefined);
     if (GEMINI_3.test(model) && firstCall !== undefined && firstCall.thoughtSignature === undefined)
       return 'Function call is missing a thought_signature in functionCall parts.';

@@ -168,6 +168,23 @@ void t.test('requests that Bedrock would refuse are refused', (t) => {
   });
   refused({ messages: [...calls, result('b')], toolConfig: { tools: TOOLS } }, /toolResult/);
   refused({ messages: [...calls, result('a')] }, /toolConfig/);
+  const called = (...uses: object[]): object => ({
+    messages: [user, { role: 'assistant', content: uses.map((toolUse) => ({ toolUse })) }],
+    toolConfig: { tools: TOOLS },
+  });
+  refused(called({ toolUseId: 'a', input: {} }), /toolUse.name/);
+  refused(called({ toolUseId: 'a', name: 'f g', input: {} }), /toolUse.name/);
+  refused(called({ name: 'f', input: {} }), /toolUse.toolUseId/);
+  refused(called({ toolUseId: 'x'.repeat(65), name: 'f', input: {} }), /toolUse.toolUseId/);
+  refused(called(call.toolUse, call.toolUse), /duplicate Ids: a/);
+  refused(
+    { messages: [...calls, result('a'), calls[1]!, result('a')], toolConfig: { tools: TOOLS } },
+    /duplicate Ids: a/,
+  );
+  refused(
+    { messages: [user], toolConfig: { tools: TOOLS, toolChoice: { tool: { name: 'other' } } } },
+    /toolChoice.*other/,
+  );
 
   const allowed = (authorization: string, more: Record<string, string> = {}): unknown => {
     const body = JSON.stringify({ messages: [user] });

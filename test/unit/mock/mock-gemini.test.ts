@@ -156,6 +156,8 @@ const BODIES: [name: string, body: object, status: number | undefined][] = [
     400,
   ],
   ['a call and its result', { contents: [hello, model(call), user(response)] }, undefined],
+  ['a result without a call', { contents: [hello, model({ text: 'a' }), user(response)] }, 400],
+  ['a result at the start', { contents: [user(response)] }, 400],
   ['a call without its result', { contents: [hello, model(call, call), user(response)] }, 400],
 ];
 

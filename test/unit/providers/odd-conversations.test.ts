@@ -68,7 +68,9 @@ function bodyOf(next: Random): Body {
       });
       continue;
     }
-    const ids = pick(next, [[], [], ['x'], ['x', 'y']]).map((id) => `${id}${count}`);
+    // Some servers give each response the same ids, or empty ones.
+    const end = pick(next, [`${count}`, '', ':0']);
+    const ids = pick(next, [[], [], ['x'], ['x', 'y'], ['', '']]).map((id) => id + end);
     const blocks = [{ type: 'thinking', thinking: 'Hm', signature: 'c2ln' }];
     const call = (id: string): Body => ({
       id,
