@@ -62,6 +62,18 @@ export function errorEvent(record: ErrorRecord): string {
 }
 
 /**
+ * Whether `bytes` of a stream end with the blank line of an event, so that a comment may follow. LF CR counts
+ * as a blank line.
+ */
+export function endsEvent(bytes: Uint8Array): boolean {
+  const end = bytes.length;
+  const lastByte = bytes[end - 1];
+  if (lastByte !== LF && lastByte !== CR) return false;
+  const byteBefore = bytes[lastByte === LF && bytes[end - 2] === CR ? end - 3 : end - 2];
+  return byteBefore === LF || byteBefore === CR;
+}
+
+/**
  * The end of the last whole event within `bytes[0..length)`; 0 if there is none. `bytes` starts at an event,
  * and no event ends at or before `noEndUntil`. The search goes backwards, so it costs nothing if `bytes` ends
  * with an event.

@@ -38,7 +38,7 @@
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import type { Clock } from '../core/clock.js';
-import { SSE_KEEP_ALIVE } from '../protocol/sse.js';
+import { endsEvent, SSE_KEEP_ALIVE } from '../protocol/sse.js';
 import { writeLastChunk } from './response.js';
 
 /** A stream that was silent for this time gets a comment, so that proxies keep it open. */
@@ -101,6 +101,8 @@ export class ResponseWriter {
   #unwrittenBytes = 0;
   #hasBegun = false;
   #isBlocked = false;
+  /** Whether a comment may come now: what was sent does not end within an event. */
+  #isBetweenEvents = true;
   /** Whether any write has failed so far. */
   #wasSlow = false;
   /** Whether a write has failed since `onWritable` was last called, so that µWS calls it again. */
@@ -140,8 +142,8 @@ export class ResponseWriter {
   }
 
   /**
-   * Writes a frame; frames of a stream are whole events. With `hasNext` another `write`, `flush` or `end`
-   * must follow before `bytes` become invalid.
+   * Writes a frame: whole events of a stream, or a part of its last ones, which may be long. With `hasNext`
+   * another `write`, `flush` or `end` must follow before `bytes` become invalid.
    */
   write(bytes: Uint8Array, hasNext = false): void {
     if (hasNext && !this.#isBlocked && this.#unwrittenBytes + bytes.length <= JOINED_BYTES_MAX) {
@@ -215,7 +217,7 @@ export class ResponseWriter {
       if (idleMs >= (this.#awaitsWritable ? idleMsMax : LINGER_MS)) this.#onDelivered();
     } else if (this.#isBlocked) {
       this.#probe();
-    } else if (this.#owner.isStream && idleMs >= KEEP_ALIVE_MS) {
+    } else if (this.#owner.isStream && this.#isBetweenEvents && idleMs >= KEEP_ALIVE_MS) {
       this.#send(SSE_KEEP_ALIVE, 0);
     }
     if (this.#isDeliveredByNow()) return true;
@@ -255,15 +257,15 @@ export class ResponseWriter {
 
   /** Tests by a small write whether the blocked socket takes bytes again. */
   #probe(): void {
-    // A comment may come only between events, so not while pieces are queued or last bytes wait. A response
-    // that is no stream has no comments: if no bytes wait, its next piece is the next try.
+    // A comment may come only between events, so not while pieces are queued or last bytes wait. If no bytes
+    // wait within an event, or in a response that is no stream, the next piece is the next try.
     const lastBytes = this.#lastBytes;
     if (this.#queue.length > 0) {
       this.#sendQueued(PROBE_BYTES);
     } else if (lastBytes !== undefined && lastBytes.length > 0) {
       // No comment, because the last bytes may begin within an event: `end` cuts its bytes anywhere.
       this.#sendByteOf(lastBytes);
-    } else if (this.#owner.isStream) {
+    } else if (this.#owner.isStream && this.#isBetweenEvents) {
       this.#send(SSE_KEEP_ALIVE, 0);
     } else {
       this.#retryKept();
@@ -353,6 +355,7 @@ export class ResponseWriter {
       this.#begin();
       this.#isBlocked = !this.#res.write(bytes);
     });
+    this.#isBetweenEvents = typeof bytes === 'string' || endsEvent(bytes);
     this.#uncreditedBytes += creditBytes;
     this.#sentBytes += bytes.length;
     if (this.#isBlocked) {

@@ -5,6 +5,7 @@
 import t from 'tap';
 import { SSE_EVENT_BYTES_MAX } from '#src/core/limits.js';
 import {
+  endsEvent,
   errorEvent,
   forEachData,
   forEachEvent,
@@ -149,6 +150,15 @@ void t.test('Latin-1 has one character for each byte, also of what is no UTF-8',
         data: Buffer.from(all).toString('latin1'),
       });
   }
+  t.end();
+});
+
+void t.test('bytes end an event if they end with a blank line, whatever ends lines', (t) => {
+  for (const end of ['\n\n', '\r\n\r\n', '\r\r', '\n\r\n', '\r\r\n', '\n\r'])
+    t.equal(endsEvent(Buffer.from(`data: 1${end}`)), true, JSON.stringify(end));
+  for (const end of ['', '\n', '\r', '\r\n', '\n\n ', '\n\ndata: 2\n'])
+    t.equal(endsEvent(Buffer.from(`data: 1${end}`)), false, JSON.stringify(end));
+  for (const short of ['', '\n', '\r', '\r\n']) t.equal(endsEvent(Buffer.from(short)), false);
   t.end();
 });
 

@@ -204,6 +204,26 @@ void t.test('no comment comes within an event, and a sweep tries the last bytes 
   t.end();
 });
 
+void t.test('no comment comes within an event whose bytes come in several frames', (t) => {
+  // As the last events of a stream, which may be long.
+  for (const first of ['data: {"a":', 'event: response.completed\n', 'event: response.completed\r\n']) {
+    const { socket, writer, wait } = open(true);
+    writer.write(Buffer.from(`data: 1\n\n${first}`));
+    t.equal(wait(30_000), true);
+    t.equal(socket.text, `data: 1\n\n${first}`, 'not if the stream is silent');
+    socket.takes = false;
+    writer.write(Buffer.from('data: 2'));
+    t.equal(wait(3_000), true);
+    t.equal(socket.text, `data: 1\n\n${first}data: 2`, 'nor to try a full socket');
+    socket.takes = true;
+    socket.writable();
+    writer.write(Buffer.from('\n\n'));
+    t.equal(wait(15_000), true);
+    t.equal(socket.text, `data: 1\n\n${first}data: 2\n\n: keep-alive\n\n`, 'but after it');
+  }
+  t.end();
+});
+
 void t.test('what waits of bytes that stay as they are is not copied, of others it is', (t) => {
   for (const stays of [true, false]) {
     const { socket, writer } = open(false);
