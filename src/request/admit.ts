@@ -1,9 +1,9 @@
 /**
  * The admission phase (admission control). It checks that the plan allows the call and its model, that each
  * quota of key, account, groups and model has what the call needs, and that the balance covers the worst
- * case. intake.ts calls `admit`, `beyondBalance` and `isAllowed`; replay.ts calls `chooseModel`. If limits
- * are shared with other processes, admission-lease.ts decides whether a rejected call may try again, by
- * `withPlanBound`, `needOf` and `lowersOutput`. Listener thread.
+ * case. intake.ts calls `admit` and `beyondBalance`; replay.ts calls `chooseModel`. If limits are shared with
+ * other processes, admission-lease.ts decides whether a rejected call may try again, by `withPlanBound`,
+ * `needOf` and `lowersOutput`. Listener thread.
  *
  * Must hold: a rejected call has taken nothing, and an admitted call is settled or released exactly once;
  * otherwise its money and its slot stay taken for ever. The hold covers the dearest model that may answer,
@@ -14,7 +14,7 @@ import { type ErrorRecord, invariant } from '../core/errors.js';
 import { type DoorName, SERVICE_OF } from '../core/door-names.js';
 import { GROUP_DEPTH_MAX } from '../core/limits.js';
 import type { RoutingMember } from '../core/routing-members.js';
-import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
+import { QUOTA_KINDS } from '../core/quotas.js';
 import { asPicoUnits, type CallSlot, ceilDiv, type MonotonicMs } from '../core/units.js';
 import type { CallNeeds, QuotaRejection } from '../ledger/quota-rejections.js';
 import { promptTokensMaxOf, withModelId, withOutputTokensMax, type ChatCall } from '../protocol/chat-call.js';
@@ -277,8 +277,8 @@ export function lowersOutput({ hit, door }: CallContext, { lowBalance }: Listene
 
 /**
  * Returns the call with its output lowered to what the balance, or a quota of spending, affords. Undefined if
- * so much is below the least output of the door, if output is free, or if the call did not lack money. No
- * output is lowered for lack of tokens, because tokens come back within the minute or the day.
+ * `fittingOutput` returns undefined, or if the call did not lack money. No output is lowered for lack of
+ * tokens, because tokens come back within the minute or the day.
  */
 function callWithLessOutput(
   { quota, left }: QuotaRejection,
@@ -289,12 +289,10 @@ function callWithLessOutput(
 ): ChatCall | undefined {
   if (quota !== 'balance' && quota !== 'spend_per_day' && quota !== 'spend_per_month') return undefined;
   const available = quota === 'balance' ? ledger.balance.available(account) : left;
-  const tokens = affordedBy(available, models, call);
+  const tokens = fittingOutput(true, available, models, call);
   // The balance may have grown since it rejected the hold, and then pays more than any model gives.
   const tokensMax = Math.max(...models.map(({ model }) => model.outputTokensMax));
-  return tokens === undefined || tokens < BigInt(call.outputTokensMin)
-    ? undefined
-    : withOutputTokensMax(call, Math.min(Number(tokens), tokensMax));
+  return tokens === undefined ? undefined : withOutputTokensMax(call, Math.min(tokens, tokensMax));
 }
 
 /**
@@ -327,8 +325,12 @@ function rejectionOf(
   listener: ListenerContext,
 ): ErrorRecord {
   const { account, plan } = context.knownCaller;
-  if (quota === 'balance')
-    return callTooCostly(hold, listener.ledger.balanceOf(account), call, holdsMedia(models, call));
+  const outputField = call.outputTokensField ?? call.outputTokensName;
+  if (quota === 'balance') {
+    const balance = listener.ledger.balanceOf(account);
+    const isLowerable = fittingOutput(true, balance, models, call) !== undefined;
+    return callTooCostly(hold, balance, isLowerable ? outputField : undefined, holdsMedia(models, call));
+  }
   if (quota === 'scopes') return QUOTA_SCOPES_FULL;
   const { unit } = QUOTA_KINDS[quota];
   const owner = ownerOf(kind, index, plan.id, models[0]!.model.id, listener.groupNames);
@@ -338,8 +340,8 @@ function rejectionOf(
     return neverFits(
       { owner, quota, limit, need },
       context.door.name,
-      call.outputTokensField ?? call.outputTokensName,
-      fittingOutput(quota, limit, models, call),
+      outputField,
+      fittingOutput(unit === 'money', limit, models, call),
       holdsMedia(models, call),
     );
   if (quota === 'calls_in_flight') {
@@ -361,11 +363,16 @@ function rejectionOf(
   return rejection;
 }
 
-/** The most output tokens of each choice with which a call fits an unused quota; below 1 if it never fits. */
-function fittingOutput(quota: QuotaName, limit: bigint, models: Models, call: ChatCall): number {
-  if (QUOTA_KINDS[quota].unit === 'money') return Number(affordedBy(limit, models, call) ?? 0n);
+/**
+ * The most output tokens of each choice for which `amount` is enough, in pico-units or tokens. Undefined if
+ * that is less than upstreams accept, or if output is free: then a lower bound of output does not help.
+ */
+function fittingOutput(isMoney: boolean, amount: bigint, models: Models, call: ChatCall): number | undefined {
   const promptTokensMax = Math.max(...models.map(({ model }) => promptTokensMaxOf(call, model)));
-  return Number((limit - BigInt(promptTokensMax)) / BigInt(call.choices));
+  const tokens = isMoney
+    ? affordedBy(amount, models, call)
+    : (amount - BigInt(promptTokensMax)) / BigInt(call.choices);
+  return tokens === undefined || tokens < BigInt(call.outputTokensMin) ? undefined : Number(tokens);
 }
 
 /** The output tokens of all choices at most. Bounded by the model, because a client may write 10^12. */
@@ -389,9 +396,4 @@ export function beyondBalance(
   const hold = BigInt(bodyBytes) * inputPicoUnits + outputPicoUnits;
   const available = ledger.balance.available(caller.account);
   return available >= hold ? undefined : bodyTooCostly(hold, available, door);
-}
-
-/** Whether the caller's plan has the model. `model`: an id or an alias. */
-export function isAllowed(caller: Caller, model: string, { access }: ListenerContext): boolean {
-  return access.indexOf(model, caller.planIndex) !== undefined;
 }

@@ -21,7 +21,7 @@ import type { MonotonicMs } from '../core/units.js';
 import type { ChatCall, ChatRequestResult } from '../protocol/chat-call.js';
 import { modelInFirstPiece } from '../protocol/request-bytes.js';
 import { AdmissionAsk } from './admission-lease.js';
-import { admit, beyondBalance, isAllowed } from './admit.js';
+import { admit, beyondBalance } from './admit.js';
 import { authenticate } from './authenticate.js';
 import type { CallTracer } from './call-trace.js';
 import type { ChatExchange } from './chat-exchange.js';
@@ -154,7 +154,8 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
   takeFirstPiece(piece: Uint8Array): boolean {
     const { knownCaller: caller, bodyBytes, hasPermit, keyed } = this.#exchange;
     const model = hasPermit && keyed === undefined ? modelInFirstPiece(piece) : undefined;
-    if (model === undefined || isAllowed(caller, model, this.#listener)) return true;
+    if (model === undefined || this.#listener.access.indexOf(model, caller.planIndex) !== undefined)
+      return true;
     return this.#rejectEarly(unknownModel(model), bodyBytes);
   }
 

@@ -28,7 +28,7 @@ import { decimalOf } from '../core/money.js';
 import type { RoutingMember } from '../core/routing-members.js';
 import type { PicoUnits } from '../core/units.js';
 import { clipped } from '../core/wrong-input.js';
-import type { ChatCall } from '../protocol/chat-call.js';
+import type { OutputTokensField } from '../protocol/chat-call.js';
 import type { ModelEntry } from '../registry/catalog.js';
 import { FEWER_MEDIA } from './quota-rejections.js';
 import { shown } from './request-head.js';
@@ -240,18 +240,19 @@ export const routingMember = (member: RoutingMember): ErrorRecord =>
 
 /**
  * The rejection of a call that the balance cannot pay; `hold` is what the call may cost at worst. `hold` and
- * `balance` are in pico-units. Advises to lower the bound of the output, if the door has one; otherwise
- * `outputTokensMax` is 0. `hasMedia`: the result of `holdsMedia` of quota-rejections.ts.
+ * `balance` are in pico-units. `outputField`: the member by which the caller can lower the output so far that
+ * the balance pays the call; undefined if it does not even pay the prompt. `hasMedia`: the result of
+ * `holdsMedia` of quota-rejections.ts.
  */
 export const callTooCostly = (
   hold: PicoUnits,
   balance: PicoUnits,
-  { outputTokensMax, outputTokensField, outputTokensName }: ChatCall,
+  outputField: OutputTokensField | undefined,
   hasMedia: boolean,
 ): ErrorRecord =>
   rejection(
     'insufficient_quota',
-    `The call may cost up to ${decimalOf(hold)} and the balance is ${decimalOf(balance)}. Top up the account, or ${outputTokensMax === 0 ? 'shorten the request' : `lower ${outputTokensField ?? outputTokensName}`}${hasMedia ? `, or ${FEWER_MEDIA}` : ''}.`,
+    `The call may cost up to ${decimalOf(hold)} and the balance is ${decimalOf(balance)}. Top up the account, or ${outputField === undefined ? 'shorten the request' : `lower ${outputField}`}${hasMedia ? `, or ${FEWER_MEDIA}` : ''}.`,
   );
 
 /**

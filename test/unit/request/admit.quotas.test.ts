@@ -190,6 +190,8 @@ void t.test('what can never fit is told so, with what would', (t) => {
       'although calls in flight are full',
     );
     t.match(rejection!.message, /Set max_tokens to at most 7\.$/);
+    const thinking = { ...CALL, outputTokensMin: 8 };
+    t.match(ask(house, house.listener, thinking).rejection!.message, /Shorten the messages\.$/);
     const wordy = chatCall({ max_tokens: 1, messages: [{ role: 'user', content: 'x'.repeat(500) }] });
     t.match(ask(house, house.listener, wordy).rejection!.message, /Shorten the messages\.$/);
   }

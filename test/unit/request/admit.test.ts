@@ -295,6 +295,22 @@ void t.test('clamp lowers max_tokens to what the balance affords, and no further
   t.end();
 });
 
+void t.test('who lacks money is told to lower the output only if that helps', (t) => {
+  const call = chatCall({ max_tokens: 100 });
+  const adviceFor = (credit: number, least = 1): string => {
+    const house = openHouse({ credit: `0.${String(credit).padStart(6, '0')}` });
+    const rejection = admit(knownCaller(house), { ...call, outputTokensMin: least }, house.listener);
+    t.match(rejection, { code: 'insufficient_quota' });
+    return /Top up the account, or (.*)\.$/.exec(rejection!.message)![1]!;
+  };
+  const prompt = call.bodyBytes;
+  for (const credit of [prompt + 2, prompt + 20]) t.equal(adviceFor(credit), 'lower max_tokens');
+  for (const credit of [1, prompt - 1, prompt, prompt + 1]) t.equal(adviceFor(credit), 'shorten the request');
+  t.equal(adviceFor(prompt + 31, 16), 'shorten the request', 'upstreams accept no lower bound');
+  t.equal(adviceFor(prompt + 32, 16), 'lower max_tokens');
+  t.end();
+});
+
 void t.test('a plan bounds what a call may ask for, and what one gets that asks for nothing', (t) => {
   const cases: readonly [fields: object, refused: string | undefined, held: number, sent: object][] = [
     [{ max_tokens: 50 }, undefined, 50, { max_tokens: 50 }],
