@@ -11,6 +11,7 @@ import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord, type Members, membersOf } from '../../core/json.js';
 import { ProviderError } from '../../providers/provider.js';
 import type { DoorCall } from '../door.js';
+import { isCutBy } from '../finish-reason.js';
 import { textOf, thoughtsOf } from '../message-parts.js';
 
 /**
@@ -34,7 +35,7 @@ export function fromChat(response: Members, call: DoorCall): string {
     const { name: givenName, arguments: args } = membersOf(toolCall.function);
     // Empty if the upstream gave no name, as in a stream: clients rely on the member.
     const name = typeof givenName === 'string' ? givenName : '';
-    const input = inputOf(args, choice.finish_reason === 'length');
+    const input = inputOf(args, isCutBy(choice.finish_reason));
     content.push({ type: 'tool_use', id: toolIdOf(toolCall.id, position, call), name, input });
   });
   // By exactJsonText, because exactJson made each `input` (`inputOf`).
@@ -52,8 +53,8 @@ export function fromChat(response: Members, call: DoorCall): string {
 
 /**
  * The input of a tool call. `args`: its `arguments`, which are a text, or an object at some servers. Without
- * any the input is empty, as it is in a stream. `isCut`: `max_tokens` has ended the response. Then arguments
- * that were cut become an empty input: Anthropic sends such a call too, and its `stop_reason` says so.
+ * any the input is empty, as it is in a stream. `isCut`: the result of `isCutBy`. Then arguments that were
+ * cut become an empty input: Anthropic sends such a call too, and its `stop_reason` says so.
  */
 function inputOf(args: unknown, isCut: boolean): Members {
   const given = args ?? '';
@@ -64,9 +65,8 @@ function inputOf(args: unknown, isCut: boolean): Members {
   throw ProviderError.invalid('arguments of a tool are no JSON object');
 }
 
-/** `stop_reason` by `finish_reason`. */
+/** `stop_reason` by `finish_reason`, of responses that were not cut. */
 const STOP_REASONS: ReadonlyMap<unknown, string> = new Map([
-  ['length', 'max_tokens'],
   ['tool_calls', 'tool_use'],
   ['function_call', 'tool_use'],
   ['content_filter', 'refusal'],
@@ -79,6 +79,7 @@ const STOP_REASONS: ReadonlyMap<unknown, string> = new Map([
  * ended it, so such an end becomes `end_turn`.
  */
 export function stopReasonOf(finishReason: unknown, hasToolCalls: boolean, isRefusal: boolean): string {
+  if (isCutBy(finishReason)) return 'max_tokens';
   return STOP_REASONS.get(finishReason) ?? (hasToolCalls ? 'tool_use' : isRefusal ? 'refusal' : 'end_turn');
 }
 

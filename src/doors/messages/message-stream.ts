@@ -14,6 +14,7 @@ import { isRecord, type Members } from '../../core/json.js';
 import { sseEvent } from '../../protocol/sse.js';
 import { ProviderError } from '../../providers/provider.js';
 import type { DoorCall, DoorStream } from '../door.js';
+import { finishReasonAfter } from '../finish-reason.js';
 import { thoughtsOf } from '../message-parts.js';
 import {
   addPiece,
@@ -69,7 +70,7 @@ export class MessageWriter implements DoorStream {
       if (!isRecord(choice)) continue;
       this.#beginMessage();
       if (isRecord(choice.delta)) this.#writeDelta(choice.delta);
-      this.#finishReason = choice.finish_reason ?? this.#finishReason;
+      this.#finishReason = finishReasonAfter(choice, this.#finishReason);
     }
     return this.#events;
   }

@@ -10,6 +10,7 @@
  */
 import { isRecord, type Members, membersOf } from '../../core/json.js';
 import type { DoorCall } from '../door.js';
+import { isCutBy } from '../finish-reason.js';
 import type { ToolCallSoFar } from '../tool-call-pieces.js';
 
 /** The members that are known from the first chunk on. */
@@ -42,7 +43,7 @@ export interface ResponseState {
 
 /** Why a chat completion that ends by `finishReason` is an incomplete response; undefined if it is whole. */
 export function incompleteReasonOf(finishReason: unknown): ResponseState['reason'] {
-  if (finishReason === 'length') return 'max_output_tokens';
+  if (isCutBy(finishReason)) return 'max_output_tokens';
   return finishReason === 'content_filter' ? 'content_filter' : undefined;
 }
 

@@ -12,12 +12,12 @@
  * If the upstream's stream breaks off, `end` is not called, and the listener writes the door's error event.
  *
  * Must hold: the deltas of an item, joined, are its text. The ended items are the output, and each was added
- * once before it was done. Sequence numbers have no gaps, so the texts of events are returned in the order in
- * which they were made (test/unit/doors/responses/response-stream.test.ts).
+ * once before it was done. Sequence numbers have no gaps, so events are returned in the order of making.
  */
 import { isRecord, type Members } from '../../core/json.js';
 import { sseEvent } from '../../protocol/sse.js';
 import type { DoorCall, DoorStream } from '../door.js';
+import { finishReasonAfter } from '../finish-reason.js';
 import { textOf, thoughtsOf } from '../message-parts.js';
 import {
   addPiece,
@@ -85,7 +85,7 @@ export class ResponseStream implements DoorStream {
     this.#serviceTier = chunk.service_tier ?? this.#serviceTier;
     const choice: unknown = Array.isArray(chunk.choices) ? chunk.choices[0] : undefined;
     if (!isRecord(choice)) return events;
-    this.#finishReason = choice.finish_reason ?? this.#finishReason;
+    this.#finishReason = finishReasonAfter(choice, this.#finishReason);
     const delta = choice.delta ?? choice.message;
     return isRecord(delta) ? events + this.#writeDelta(delta, choice.logprobs) : events;
   }
