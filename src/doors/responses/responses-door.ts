@@ -11,7 +11,7 @@
 import { asBuffer } from '../../core/bytes.js';
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { ERROR_KINDS, type ErrorRecord } from '../../core/errors.js';
-import { isGiven, isRecord, jsonText, type Members } from '../../core/json.js';
+import { isGiven, isRecord, jsonText, type Members, parsedJson } from '../../core/json.js';
 import type { RoutingMember } from '../../core/routing-members.js';
 import { REQUEST_RULES } from '../../protocol/generated.js';
 import { Level, uncheckedMembers } from '../../protocol/known-members.js';
@@ -167,18 +167,36 @@ const SEQUENCE_NUMBER = '"sequence_number":';
 const SEQUENCE_VALUE = /^\s*(\d{1,15})\s*[,}]/;
 /** Bytes that are read for the value, so that the cost does not depend on the frame. */
 const VALUE_BYTES_MAX = 32;
+/** An event that repeats a request with tools is longer than this. A shorter frame is not searched twice. */
+const REPEATING_BYTES_MIN = 512;
+const LINE_FEED = 10;
+const DATA_START = /^data: ?/;
 
 /**
  * Returns the last `sequence_number` in a frame; undefined if the frame has none. Text of the model cannot
- * match SEQUENCE_NUMBER, because quotes in such a text have backslashes.
+ * match SEQUENCE_NUMBER, because quotes in such a text have backslashes. But an event that repeats the
+ * request may have members of that name in the schema of a tool: then the event is parsed.
  */
 function numberIn(frame: Uint8Array): number | undefined {
   const bytes = asBuffer(frame);
   const nameStart = bytes.lastIndexOf(SEQUENCE_NUMBER);
   if (nameStart < 0) return undefined;
+  if (bytes.length > REPEATING_BYTES_MIN) {
+    const lineStart = bytes.lastIndexOf(LINE_FEED, nameStart) + 1;
+    if (bytes.indexOf(SEQUENCE_NUMBER, lineStart) !== nameStart) return numberInLine(bytes, lineStart);
+  }
   const valueStart = nameStart + SEQUENCE_NUMBER.length;
   const match = SEQUENCE_VALUE.exec(bytes.toString('latin1', valueStart, valueStart + VALUE_BYTES_MAX));
   return match === null ? undefined : Number(match[1]);
+}
+
+/** The number of the event whose data line begins at `start`; undefined if the frame has it in part. */
+function numberInLine(bytes: Buffer, start: number): number | undefined {
+  const end = bytes.indexOf(LINE_FEED, start);
+  const line = bytes.toString('utf8', start, end < 0 ? bytes.length : end);
+  const event = parsedJson(line.replace(DATA_START, ''));
+  const number = isRecord(event) ? event.sequence_number : undefined;
+  return Number.isSafeInteger(number) ? (number as number) : undefined;
 }
 
 /**

@@ -96,6 +96,18 @@ void t.test('the numbers of events go on', (t) => {
   t.equal(numberIn('data: {"delta":"é","sequence_number": 12 }\n\n'), 12);
   t.equal(numberIn(': keep-alive\n\n'), undefined);
   t.equal(numberIn('data: {"sequence_number":1'), undefined, 'cut');
+  // The response repeats the tools of the request.
+  const schema = { properties: { sequence_number: { type: 'integer' } }, default: { sequence_number: 9 } };
+  const response = { tools: [{ description: 'x'.repeat(500), parameters: schema }] };
+  for (const members of [
+    { type: 'response.created', sequence_number: 3, response },
+    { response, sequence_number: 3, type: 'response.created' },
+  ]) {
+    const text = event(2, 'a') + `event: response.created\ndata: ${JSON.stringify(members)}\n\n`;
+    t.equal(numberIn(text), 3, 'not that of a schema');
+    t.equal(numberIn(text.slice(0, -9)), undefined, 'an event of which a part has come');
+    t.equal(numberIn(text + event(4, 'b')), 4);
+  }
   t.match(errors.event({ code: 'internal_error', message: 'x' }, 'r', 6), /"sequence_number":6,/);
   t.end();
 });
