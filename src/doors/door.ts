@@ -13,7 +13,7 @@
  * (test/unit/protocol/request-bytes.test.ts).
  */
 import type { Members } from '../core/json.js';
-import type { DoorName, DoorPath } from '../core/door-names.js';
+import type { DOOR_PATHS, DoorName } from '../core/door-names.js';
 import type { ErrorRecord } from '../core/errors.js';
 import type { ChatRequestResult } from '../protocol/chat-call.js';
 
@@ -51,11 +51,11 @@ export interface ErrorShape {
   readonly numberIn?: (frame: Uint8Array) => number | undefined;
 }
 
-/** A door as listeners see it. Pure. */
-export interface Door {
-  readonly name: DoorName;
-  /** Path of the route, which accepts POST: the one in DOOR_PATHS. */
-  readonly path: DoorPath;
+/** A door as listeners see it. Pure. A Door of one name has the path of that name. */
+export interface Door<Name extends DoorName = DoorName> {
+  readonly name: Name;
+  /** Path of the route, which accepts POST. */
+  readonly path: (typeof DOOR_PATHS)[Name];
   readonly errors: ErrorShape;
   /** Set if calls of the door cost nothing. They count only as requests of a minute and calls in flight. */
   readonly isFree?: true;
@@ -203,8 +203,8 @@ export interface Translator {
 }
 
 /** A door as upstream workers see it. Pure. */
-export interface Dialect {
-  readonly name: DoorName;
+export interface Dialect<Name extends DoorName = DoorName> {
+  readonly name: Name;
   /** The member by which a response in this protocol is recognised: an array, or with `isCount` a number. */
   readonly marker: string;
   /** Returns why a response that has the marker is an error all the same; undefined for a success. */

@@ -130,7 +130,7 @@ export class CallContext {
   /** Whether the output was lowered to what the account can pay. Set by `admit`. */
   isOutputLowered = false;
 
-  constructor(requestId: string, requestNumber: number, corsLines = '', door = CHAT) {
+  constructor(requestId: string, requestNumber: number, corsLines = '', door: Door = CHAT) {
     this.requestId = requestId;
     this.requestNumber = requestNumber;
     this.corsLines = corsLines;

@@ -17,7 +17,7 @@ import type { Door, ErrorShape } from '../door.js';
 /** The form of errors at the doors of OpenAI's API: status, body, and the event that ends a stream. */
 export const OPENAI_ERRORS: ErrorShape = { status: statusOf, body: errorBody, event: errorEvent };
 
-export const CHAT: Door = {
+export const CHAT: Door<'chat'> = {
   name: 'chat',
   path: DOOR_PATHS.chat,
   errors: OPENAI_ERRORS,

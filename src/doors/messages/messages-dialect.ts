@@ -25,7 +25,7 @@ const TRANSLATOR: Translator = {
   openStream: (call) => new MessageWriter(call),
 };
 
-export const MESSAGES_DIALECT: Dialect = {
+export const MESSAGES_DIALECT: Dialect<'messages'> = {
   name: 'messages',
   // The array that every whole response of this protocol has.
   marker: 'content',
@@ -35,7 +35,7 @@ export const MESSAGES_DIALECT: Dialect = {
 };
 
 /** The translator makes the text that the gateway itself counts if no upstream can. */
-export const COUNT_TOKENS_DIALECT: Dialect = {
+export const COUNT_TOKENS_DIALECT: Dialect<'count_tokens'> = {
   ...MESSAGES_DIALECT,
   name: 'count_tokens',
   // The number that is the whole response.

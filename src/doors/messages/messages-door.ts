@@ -163,7 +163,7 @@ const COMMON = {
   asksForUsage: false,
 } as const;
 
-export const MESSAGES: Door = {
+export const MESSAGES: Door<'messages'> = {
   name: 'messages',
   path: DOOR_PATHS.messages,
   errors: MESSAGES_ERRORS,
@@ -178,7 +178,7 @@ export const MESSAGES: Door = {
 };
 
 /** The door that counts the tokens of a prompt. It has no `routing`: no hosted tool runs or is billed. */
-export const COUNT_TOKENS: Door = {
+export const COUNT_TOKENS: Door<'count_tokens'> = {
   ...MESSAGES,
   name: 'count_tokens',
   path: DOOR_PATHS.count_tokens,

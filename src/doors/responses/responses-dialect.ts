@@ -32,7 +32,7 @@ const TRANSLATOR: Translator = {
   openStream: (call) => new ResponseStream(call),
 };
 
-export const RESPONSES_DIALECT: Dialect = {
+export const RESPONSES_DIALECT: Dialect<'responses'> = {
   name: 'responses',
   // Each response has this member, and no other body of status 200 has it.
   marker: 'output',

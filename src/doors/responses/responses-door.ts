@@ -216,7 +216,7 @@ function errorEvent({ code, message }: ErrorRecord, _requestId: string, number =
   return sseEvent(jsonText(event), 'error');
 }
 
-export const RESPONSES: Door = {
+export const RESPONSES: Door<'responses'> = {
   name: 'responses',
   path: DOOR_PATHS.responses,
   errors: { ...OPENAI_ERRORS, event: errorEvent, numberIn },

@@ -22,18 +22,16 @@ const ONE_TOKEN = ' the';
  * `marker`: see Dialect. No simple dialect has a judge: only legacy completions are streamed, and the reader
  * of chat streams accepts their events, which have `text` in place of `delta`.
  */
-function simpleDialect(
-  name: SimpleName,
+function simpleDialect<Name extends SimpleName>(
+  name: Name,
   marker: string,
   promptTexts: NonNullable<Dialect['promptTexts']>,
-): Dialect {
+): Dialect<Name> {
   return { name, marker, openJudge: undefined, translator: undefined, promptTexts };
 }
 
-/** As `simpleDialect`, for a door whose responses have no text. */
-function textlessDialect(...members: Parameters<typeof simpleDialect>): Dialect {
-  return { ...simpleDialect(...members), isTextless: true };
-}
+/** For doors whose responses have no text. */
+const TEXTLESS = { isTextless: true } as const;
 
 /**
  * The texts of an input: a text, tokens, or a list of texts or of lists of tokens, as request-schemas.ts has
@@ -70,8 +68,8 @@ function echoedPrompt({ echo, prompt, n }: Members, choice: number): string | re
   return typeof one === 'string' || Array.isArray(one) ? (one as string | number[]) : '';
 }
 
-export const SIMPLE_DIALECTS: Readonly<Record<SimpleName, Dialect>> = {
-  embeddings: textlessDialect('embeddings', 'data', ({ input }) => inputTexts(input)),
+export const SIMPLE_DIALECTS: { readonly [Name in SimpleName]: Dialect<Name> } = {
+  embeddings: { ...simpleDialect('embeddings', 'data', ({ input }) => inputTexts(input)), ...TEXTLESS },
   completions: {
     // The model reads what stands after the gap (`suffix`) too.
     ...simpleDialect('completions', 'choices', ({ prompt, suffix }) => [
@@ -80,6 +78,6 @@ export const SIMPLE_DIALECTS: Readonly<Record<SimpleName, Dialect>> = {
     ]),
     echoedPrompt,
   },
-  moderations: { ...textlessDialect('moderations', 'results', () => []), isUnbilled: true },
-  rerank: textlessDialect('rerank', 'results', rerankTexts),
+  moderations: { ...simpleDialect('moderations', 'results', () => []), ...TEXTLESS, isUnbilled: true },
+  rerank: { ...simpleDialect('rerank', 'results', rerankTexts), ...TEXTLESS },
 };

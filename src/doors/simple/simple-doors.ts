@@ -25,7 +25,10 @@ import type { SimpleName } from './simple-dialects.js';
 /** For calls that generate no text, and so have no output to bound and no stream to ask for its usage. */
 const NO_OUTPUT = { outputTokens: undefined, choices: () => 1, asksForUsage: false } as const;
 
-function simpleDoor(name: SimpleName, form: Omit<BodyForm, 'check' | 'schema'>): Door {
+function simpleDoor<Name extends SimpleName>(
+  name: Name,
+  form: Omit<BodyForm, 'check' | 'schema'>,
+): Door<Name> {
   return {
     name,
     path: DOOR_PATHS[name],
@@ -82,7 +85,7 @@ export const RERANK = simpleDoor('rerank', {
 });
 
 /** Each door of the table is exported too, for tests. */
-export const SIMPLE_DOORS: Readonly<Record<SimpleName, Door>> = {
+export const SIMPLE_DOORS: { readonly [Name in SimpleName]: Door<Name> } = {
   embeddings: EMBEDDINGS,
   completions: COMPLETIONS,
   moderations: MODERATIONS,

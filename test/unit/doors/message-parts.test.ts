@@ -3,7 +3,7 @@
  * messages of the system, of which some servers take one.
  */
 import t from 'tap';
-import type { DoorCall } from '#src/doors/door.js';
+import type { Dialect, DoorCall } from '#src/doors/door.js';
 import { textOf, thoughtsOf, withOneSystem } from '#src/doors/message-parts.js';
 import { MESSAGES_DIALECT } from '#src/doors/messages/messages-dialect.js';
 import { RESPONSES_DIALECT } from '#src/doors/responses/responses-dialect.js';
@@ -84,7 +84,7 @@ void t.test('streamed', (t) => {
       ...deltas.map((delta) => ({ choices: [{ index: 0, delta, finish_reason: null }] })),
       { choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] },
     ];
-    const eventsOf = ({ translator }: typeof MESSAGES_DIALECT): Record<string, unknown>[] => {
+    const eventsOf = ({ translator }: Dialect): Record<string, unknown>[] => {
       const stream = translator!.openStream({ ...CALL, stream: true });
       const text = chunks.map((chunk) => stream.push(chunk)).join('') + stream.end();
       return [...text.matchAll(/^data: (.*)$/gm)].map(

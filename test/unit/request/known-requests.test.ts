@@ -1,6 +1,7 @@
 import t from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
 import { CHAT } from '#src/doors/chat/chat-door.js';
+import type { Door } from '#src/doors/door.js';
 import { DOORS } from '#src/doors/doors.js';
 import { cacheKeyOf, nameOfResponse } from '#src/registry/stored-response.js';
 import { knownFor, KnownRequests, type ReadRequest } from '#src/request/known-requests.js';
@@ -11,7 +12,7 @@ const ACCOUNT = asAccountIndex(1);
 const KEY = cacheKeyOf(ACCOUNT, 'm', 'a'.repeat(64));
 const MIB = 1024 * 1024;
 
-const requestAt = (door = CHAT): ReadRequest => ({ door, bodyText: '', known: undefined });
+const requestAt = (door: Door = CHAT): ReadRequest => ({ door, bodyText: '', known: undefined });
 const bodyOf = (content: string, more = ''): Buffer =>
   Buffer.from(
     JSON.stringify({ model: 'm', messages: [{ role: 'user', content }] }).replace(/}$/, `${more}}`),
