@@ -15,6 +15,8 @@ import { freePort } from '../support/free-port.js';
 import { selfSigned, type Certificate } from '../fixtures/upstream-certificate.js';
 
 const LARGE_BYTES = 2 * 1024 * 1024;
+/** Above what the example of nginx lets through, and what the gateway does. */
+const TOO_LARGE_BYTES = 12 * 1024 * 1024;
 const CHUNKS = 4;
 /**
  * Some 2 KB in 3 s, less than a proxy's buffer: one that buffers shows nothing before the mock is through
@@ -169,6 +171,15 @@ for (const proxy of PROXIES) {
       const refused = await call({ port, key: 'sk-none', prompt: 'Hello' });
       t.equal(refused.statusCode, 401);
       t.match(JSON.parse(await read(refused)), { error: { code: 'invalid_api_key' } });
+    });
+
+    await t.test('a body that is too long for the proxy is refused in our form', async (t) => {
+      const refused = await call({ port, key, prompt: 'x'.repeat(TOO_LARGE_BYTES) });
+      t.equal(refused.statusCode, 413);
+      t.match(refused.headers['content-type'], /^application\/json/);
+      t.match(JSON.parse(await read(refused)), {
+        error: { message: /./, type: 'invalid_request_error', code: 'request_too_large' },
+      });
     });
 
     await t.test('a stream comes as it is made, and ends when its reader leaves', async (t) => {
