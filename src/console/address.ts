@@ -4,9 +4,11 @@
  * Browser.
  *
  * Must hold: no address, from whomever it comes, leads out of the console, except `leaveTo` to the provider
- * that the gateway names (test/e2e/console-oidc.test.ts).
+ * that the gateway names (test/e2e/console-oidc.test.ts). While a dialog keeps the page, no address opens
+ * another (test/e2e/console-pages.test.ts).
  */
 import { useEffect, useState } from 'preact/hooks';
+import { isPageKept } from './session.js';
 
 /** The filters of a page, by name. An empty text filters nothing. */
 export type Filters = Readonly<Record<string, string>>;
@@ -54,10 +56,20 @@ export function putFilters(page: string, filters: Filters): void {
   location.replace(addressOf(page, '', filters));
 }
 
+/** The address of the open page. If a dialog keeps the page (session.ts), its address is put back. */
 export function usePageAddress(): PageAddress {
   const [address, setAddress] = useState(readAddress);
   useEffect(() => {
-    const onChange = (): void => setAddress(readAddress());
+    let openHash = location.hash;
+    const onChange = (): void => {
+      if (isPageKept()) {
+        // A new entry of the history, which calls no `hashchange`. `#/`, because an empty text is no address.
+        history.pushState(null, '', openHash === '' ? '#/' : openHash);
+        return;
+      }
+      openHash = location.hash;
+      setAddress(readAddress());
+    };
     addEventListener('hashchange', onChange);
     return () => removeEventListener('hashchange', onChange);
   }, []);

@@ -5,7 +5,7 @@
  *
  * Must hold (test/e2e/console-pages.test.ts):
  * - A secret that was created is shown once, and its dialog closes only by its button: neither when the
- *   session ends nor by Escape.
+ *   session ends nor by Escape or the browser's Back. Who leaves the console is asked by the browser.
  * - A question stays open while its action runs. So the end of an action closes no dialog that was opened
  *   meanwhile, and nobody takes an action for cancelled that goes on.
  */
@@ -191,7 +191,15 @@ interface ShownSecretProps extends Closable {
 
 /** Keeps the page while it is open, because the secret cannot be shown again. */
 export function ShownSecretDialog({ title, noun, secret, onClose }: ShownSecretProps) {
-  useEffect(keepPage, []);
+  useEffect(() => {
+    const letGo = keepPage();
+    const askFirst = (event: BeforeUnloadEvent): void => event.preventDefault();
+    addEventListener('beforeunload', askFirst);
+    return () => {
+      removeEventListener('beforeunload', askFirst);
+      letGo();
+    };
+  }, []);
   return (
     <Dialog title={title} closesByEscape={false} onClose={onClose}>
       <p class="notice warn">It is shown only once. Only its digest is kept: nobody can look it up later.</p>

@@ -36,7 +36,10 @@ export function whenSignedOut(callback: () => void): void {
   });
 }
 
-/** Keeps the page, also if the session ends, until the returned function is called; again it does nothing. */
+/**
+ * Keeps the page, also if the session ends or the address changes, until the returned function is called;
+ * again it does nothing.
+ */
 export function keepPage(): () => void {
   keepingDialogs += 1;
   let isKept = true;
@@ -49,6 +52,9 @@ export function keepPage(): () => void {
     checkSession().catch(() => undefined);
   };
 }
+
+/** Whether a dialog keeps the page. */
+export const isPageKept = (): boolean => keepingDialogs > 0;
 
 function reportSignedOut(): void {
   isSignOutPending = keepingDialogs > 0;

@@ -110,6 +110,13 @@ void t.test(
     await dialog.getByTestId('new-key').waitFor();
     for (let times = 0; times < 3; times++) await page.keyboard.press('Escape');
     t.match(await dialog.getByTestId('new-key').textContent(), /^sk-/, 'Escape does not lose it');
+    const { hash } = new URL(page.url());
+    for (const leave of ['history.back()', "location.hash = '#/operators'"]) {
+      await page.evaluate(leave);
+      await sleep(300);
+      t.match(await dialog.getByTestId('new-key').textContent(), /^sk-/, `${leave} does not lose it`);
+      t.equal(new URL(page.url()).hash, hash);
+    }
     const otherTab = await page.context().newPage();
     await otherTab.goto(`http://127.0.0.1:${gateway.admin.port}/`);
     const asked = page.waitForResponse('**/admin/session');
