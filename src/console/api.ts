@@ -92,7 +92,12 @@ export function queryOf(values: QueryValues): string {
 export interface FirstRows<Row> {
   readonly rows: readonly Row[];
   readonly hasMore: boolean;
+  /** Files that the gateway cannot read, each once: rows may be missing. Absent if there are none. */
+  readonly unread?: readonly string[];
 }
+
+/** A page of a list. Only lists of calls have `unread`, and not those of a gateway of an earlier version. */
+type FetchedRows<Row> = ListView<Row> & { readonly unread?: readonly string[] };
 
 /** The most rows of a CSV file: spreadsheets open such a file without trouble. */
 export const ROWS_OF_CSV_MAX = 10_000;
@@ -107,15 +112,21 @@ export async function fetchRows<Row>(
   rowsMax = ROWS_OF_CSV_MAX,
 ): Promise<FirstRows<Row>> {
   const rows: Row[] = [];
+  const allUnread = new Set<string>();
   let cursor: string | null | undefined;
   while (cursor !== null && rows.length < rowsMax) {
-    const page: ListView<Row> = await get<ListView<Row>>(
+    const page: FetchedRows<Row> = await get<FetchedRows<Row>>(
       path + queryOf({ ...query, limit: Math.min(PAGE_ITEMS_MAX, rowsMax), cursor }),
     );
     rows.push(...page.data);
+    for (const file of page.unread ?? []) allUnread.add(file);
     cursor = page.next;
   }
-  return { rows: rows.slice(0, rowsMax), hasMore: cursor !== null || rows.length > rowsMax };
+  return {
+    rows: rows.slice(0, rowsMax),
+    hasMore: cursor !== null || rows.length > rowsMax,
+    ...(allUnread.size > 0 && { unread: [...allUnread] }),
+  };
 }
 
 /** Returns the message of whatever was thrown. */

@@ -3,7 +3,7 @@
  * pages use them. Browser.
  *
  * Must hold: the CSV has all rows of the filter, not only those in sight, up to ROWS_OF_CSV_MAX, and exact
- * values without units (test/e2e/console-tables.test.ts).
+ * values without units (test/e2e/console-tables.test.ts). Who saves a file that may lack rows is told.
  */
 import type { ComponentChildren } from 'preact';
 import { type CsvCell, csvOf } from '../core/csv.js';
@@ -137,19 +137,26 @@ export function CsvButton<Row>({ label, columns, allRows }: CsvProps<Row>) {
         ? []
         : [{ head: typeof head === 'string' ? head : head.hidden, csvValue }];
     });
-    const { rows, hasMore } = await allRows();
+    const { rows, hasMore, unread = [] } = await allRows();
     const heads = csvColumns.map(({ head }) => head);
     const lines = rows
       .slice(0, ROWS_OF_CSV_MAX)
       .map((row) => csvColumns.map(({ csvValue }) => csvValue(row)));
     const fileName = `${label.toLowerCase().replaceAll(' ', '-')}.csv`;
     saveText(fileName, 'text/csv;charset=utf-8', csvOf(heads, lines));
+    const isCut = hasMore || rows.length > ROWS_OF_CSV_MAX;
+    const problems = [
+      ...(isCut
+        ? [
+            `The file has the first ${number(lines.length)} rows; there are more. Filter for fewer to have all.`,
+          ]
+        : []),
+      ...(unread.length > 0
+        ? [`Rows may be missing in the file: the gateway cannot read ${unread.join('; ')}.`]
+        : []),
+    ];
     // An error, so that nobody takes the saved rows for all rows.
-    if (hasMore || rows.length > ROWS_OF_CSV_MAX) {
-      throw new Error(
-        `The file has the first ${number(lines.length)} rows; there are more. Filter for fewer to have all.`,
-      );
-    }
+    if (problems.length > 0) throw new Error(problems.join(' '));
   });
   return (
     <>
