@@ -10,14 +10,15 @@
 import { isUtf8 } from 'node:buffer';
 import { closeSync, openSync, readSync } from 'node:fs';
 import {
+  Composer,
   isAlias,
   isMap,
   isScalar,
   isSeq,
   Lexer,
   LineCounter,
-  parseDocument,
   Parser,
+  type CST,
   type Document,
   type Node,
   type ParsedNode,
@@ -98,9 +99,8 @@ function readBytes(path: string, bytesMax: number): Buffer | undefined {
  * ConfigError with lines such as `name:line: …`.
  */
 export function parseYaml(text: string, name: string, { asPyYaml = false } = {}): YamlSource {
-  assertShallow(text, name);
   const lineCounter = new LineCounter();
-  const document = parseDocument(text, {
+  const composer = new Composer({
     version: '1.2',
     schema: 'core',
     customTags: null,
@@ -111,25 +111,26 @@ export function parseYaml(text: string, name: string, { asPyYaml = false } = {})
     uniqueKeys: true,
     intAsBigInt: false,
     keepSourceTokens: false,
-    // The messages below name the line themselves.
-    prettyErrors: false,
-    // 'silent' would hide the error of a second document too.
-    logLevel: 'error',
-    lineCounter,
   });
+  // `true`: an empty text is a document too, so there is a first one.
+  const [firstDocument, secondDocument] = composer.compose(
+    shallowTokens(text, name, lineCounter),
+    true,
+    text.length,
+  );
+  const document = firstDocument!;
   const problems = [...document.errors, ...document.warnings];
   const isAllowed = ({ code }: { readonly code: string }): boolean => asPyYaml && code === 'DUPLICATE_KEY';
-  const errors = problems.filter((problem) => !isAllowed(problem));
-  if (errors.length > 0) {
-    throw new ConfigError(
-      errors.map(({ code, pos, message }) => {
-        const location = `${name}:${lineCounter.linePos(pos[0]).line}`;
-        if (code === 'MULTIPLE_DOCS') return `${location}: a second document begins here, want one alone`;
-        const [key = ''] = code === 'DUPLICATE_KEY' ? (/^\w+/.exec(text.slice(pos[0])) ?? []) : [];
-        return `${location}: ${isNumberName(key) ? `${key} comes twice: ${COMMA_IN_NUMBER}` : message}`;
-      }),
-    );
-  }
+  const locationOf = (offset: number): string => `${name}:${lineCounter.linePos(offset).line}`;
+  const errors = problems
+    .filter((problem) => !isAllowed(problem))
+    .map(({ code, pos: [from], message }) => {
+      const [key = ''] = code === 'DUPLICATE_KEY' ? (/^\w+/.exec(text.slice(from)) ?? []) : [];
+      return `${locationOf(from)}: ${isNumberName(key) ? `${key} comes twice: ${COMMA_IN_NUMBER}` : message}`;
+    });
+  if (secondDocument !== undefined)
+    errors.push(`${locationOf(secondDocument.range[0])}: a second document begins here, want one alone`);
+  if (errors.length > 0) throw new ConfigError(errors);
   let value: unknown;
   try {
     value = document.toJS({ mapAsMap: false, maxAliasCount: ALIASES_MAX });
@@ -151,20 +152,21 @@ export function parseYaml(text: string, name: string, { asPyYaml = false } = {})
 }
 
 /**
- * Throws ConfigError for lists and maps that are deeper than DEPTH_MAX. Reads the text as `parseDocument`
- * does, but only up to the step that calls itself for each of them, which takes a third of its time.
+ * Parses the text up to the step that calls itself for each list and map within another (Composer). Throws
+ * ConfigError before that step if they are deeper than DEPTH_MAX. Fills `lineCounter`.
  */
-function assertShallow(text: string, name: string): void {
-  const parser = new Parser();
-  let line = 1;
+function* shallowTokens(text: string, name: string, lineCounter: LineCounter): Generator<CST.Token, void> {
+  const parser = new Parser(lineCounter.addNewLine);
+  lineCounter.addNewLine(0);
   for (const lexeme of new Lexer().lex(text)) {
-    // A generator, which does nothing until its tokens are taken.
-    Array.from(parser.next(lexeme));
+    yield* parser.next(lexeme);
     // Besides the collections that are open, the stack has the document and a scalar.
-    if (parser.stack.length > DEPTH_MAX + 2)
+    if (parser.stack.length > DEPTH_MAX + 2) {
+      const { line } = lineCounter.linePos(parser.offset);
       throw new ConfigError([`${name}:${line}: more than ${DEPTH_MAX} lists and maps within each other`]);
-    for (let at = lexeme.indexOf('\n'); at !== -1; at = lexeme.indexOf('\n', at + 1)) line += 1;
+    }
   }
+  yield* parser.end();
 }
 
 /**
