@@ -8,14 +8,15 @@
  * responses (test/e2e/cache.test.ts).
  */
 import * as Type from 'typebox';
+import { CACHED_BYTES_MAX, STORE_BYTES_MAX } from '../core/limits.js';
 import { optionalLimit, section, settingsMap, wholeNumber, type Annotations } from './annotations.js';
 
 /** 30 days. */
 const TTL_SECONDS_MAX = 2_592_000;
-/** As much as the longest response that is kept: CACHED_BYTES_MAX of request/response-cache.ts. */
-const BYTES_MIN = 1024 * 1024;
-/** A quarter of the largest store: `mapSize` of store/store-file.ts. */
-const BYTES_MAX = 4 * 1024 ** 3;
+/** A smaller cache would not have space for the longest response. */
+const BYTES_MIN = CACHED_BYTES_MAX;
+/** A quarter of the largest store: answers for repeats may take half of it (schema.ts), and the books need the rest. */
+const BYTES_MAX = STORE_BYTES_MAX / 4;
 /** More than BYTES_MAX, because each listener keeps copies of its own. */
 const MEMORY_BYTES_MAX = 8 * 1024 ** 3;
 

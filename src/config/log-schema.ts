@@ -2,10 +2,14 @@
  * Declares the sections `log`, `access_log`, `call_log` and `usage_log`. schema.ts has these sections as part
  * of all settings. Main threads and commands.
  *
- * Must hold: by default there is no usage log, no access log, and no contents of calls are kept
- * (test/unit/config/log-schema.test.ts).
+ * Must hold (test/unit/config/log-schema.test.ts):
+ * - By default there is no usage log, no access log, and no contents of calls are kept.
+ * - The least space for records or contents is enough for the most processes and the longest texts: else each
+ *   process would remove what the others have just written (`removeOldSegments` of
+ *   call-log/segment-files.ts).
  */
 import * as Type from 'typebox';
+import { PROCESSES_MAX } from '../core/limits.js';
 import {
   filePath,
   switchSetting,
@@ -58,11 +62,11 @@ export const accessLogSchema = Type.Object(
   section('A line for each chat call: who, model, upstream, outcome, tokens, cost, times.', 'reload'),
 );
 
-/** Space for 64 processes with a few blocks each. */
-const CALLS_BYTES_MIN = 64 * 1024 * 1024;
+/** For PROCESSES_MAX processes 1 MiB each, of which one call with the longest texts takes half. */
+const CALLS_BYTES_MIN = PROCESSES_MAX * 1024 * 1024;
 const CALLS_BYTES_MAX = 1024 ** 4;
 const CALLS_HOURS_MAX = 366 * 24;
-/** The contents of one call, twice for each of 64 processes, fit CALLS_BYTES_MIN. */
+/** Of the request, and of the response. CALLS_BYTES_MIN goes by it. */
 const CONTENTS_TEXT_BYTES_MAX = 256 * 1024;
 
 export const callLogSchema = Type.Object(

@@ -20,6 +20,8 @@ import {
   FRAME_BYTES_MAX,
   GROUPS_MAX,
   KEYS_MAX,
+  PROCESSES_MAX,
+  STORE_BYTES_MAX,
   UPSTREAM_RESPONSE_BYTES_MAX,
   WORKERS_MAX,
 } from '../core/limits.js';
@@ -44,8 +46,6 @@ import { sharingSchema } from './sharing-schema.js';
 
 /** Every listener and worker has a copy of all plans in memory. */
 const PLANS_MAX = 1_000;
-/** More processes than hosts have cores for. */
-const PROCESSES_MAX = 64;
 /** The listener itself parses bodies up to this size. Above 1 MiB its other calls would wait too long. */
 const PARSE_INLINE_BYTES_MAX = 1024 * 1024;
 /** Memory for each stream with a slow reader. */
@@ -55,9 +55,9 @@ const BODIES_IN_WORK_BYTES_MAX = 2 ** 40;
 /** 31 days. An equal request after this time is no retry. */
 const KEEP_HOURS_MAX = 744;
 /** Stored responses: space for two of the longest. */
-const STORE_BYTES_MIN = 2 * UPSTREAM_RESPONSE_BYTES_MAX;
-/** Half of the largest store. */
-const STORE_BYTES_MAX = 8 * 1024 ** 3;
+const STORED_BYTES_MIN = 2 * UPSTREAM_RESPONSE_BYTES_MAX;
+/** Half of the largest store, which has the books too. */
+const STORED_BYTES_MAX = STORE_BYTES_MAX / 2;
 const RESPONSE_BYTES_MIN = 1_024;
 
 const idempotencySchema = Type.Object(
@@ -65,7 +65,7 @@ const idempotencySchema = Type.Object(
     keep_hours: wholeNumber(1, KEEP_HOURS_MAX, 24, 'hours', {
       description: 'How long a repeat with the same Idempotency-Key gets the answer of the first.',
     }),
-    store_bytes: wholeNumber(STORE_BYTES_MIN, STORE_BYTES_MAX, 268_435_456, 'bytes', {
+    store_bytes: wholeNumber(STORED_BYTES_MIN, STORED_BYTES_MAX, 268_435_456, 'bytes', {
       description: 'Answers that are kept, of all accounts; the oldest go first.',
     }),
     answer_bytes: wholeNumber(RESPONSE_BYTES_MIN, UPSTREAM_RESPONSE_BYTES_MAX, 4_194_304, 'bytes', {

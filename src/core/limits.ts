@@ -19,6 +19,18 @@ export const CALLS_IN_FLIGHT_MAX = 1 << 20;
 export const LISTENERS_MAX = 64;
 export const WORKERS_MAX = 64;
 
+/** Gateway processes of one host: more than hosts have cores for. */
+export const PROCESSES_MAX = 64;
+
+/**
+ * Bytes of the largest store. It is address space, not memory: a million accounts with two million keys take
+ * about 2 GB of it.
+ */
+export const STORE_BYTES_MAX = 16 * 1024 ** 3;
+
+/** Bytes of the longest response that the response cache keeps. */
+export const CACHED_BYTES_MAX = 1024 * 1024;
+
 /** Two, so that one thread can parse a large body while the other counts the tokens of a long prompt. */
 export const COUNTER_THREADS_MAX = 2;
 

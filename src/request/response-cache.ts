@@ -22,7 +22,7 @@ import type { CachedResponse, CacheMessage, CacheReply } from '../channel/cache-
 import { AskPort, replyOrElse, PendingReplies } from '../core/ask-port.js';
 import { type Clock, isWithin } from '../core/clock.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
-import { FRAME_BYTES_MAX } from '../core/limits.js';
+import { CACHED_BYTES_MAX, FRAME_BYTES_MAX } from '../core/limits.js';
 import {
   CACHED_ROW_BYTES,
   modelOfCacheKey,
@@ -34,8 +34,6 @@ import type { ListenerMetrics } from '../telemetry/metrics-writers.js';
 import { CollectedPieces, type CollectBudget, type StorableCall } from './collected-response.js';
 import { KnownRequests } from './known-requests.js';
 
-/** A longer response is not kept. */
-const CACHED_BYTES_MAX = 1024 * 1024;
 /**
  * How long a request waits for an equal call. Then it makes its own call, as it does beyond WAITING_MAX and
  * WAITING_BYTES_MAX.

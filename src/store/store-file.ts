@@ -14,6 +14,7 @@
 import { closeSync, existsSync, fstatSync, mkdirSync, openSync, readSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { errorText } from '../core/errors.js';
+import { STORE_BYTES_MAX } from '../core/limits.js';
 import { findPageError, type PageError } from './page-walk.js';
 
 /** `newer`: the format is of a later Tollgate (tables.ts). `unloadable`: no binary of LMDB runs here. */
@@ -229,8 +230,7 @@ export const OPTIONS = {
   noSubdir: true,
   // More than there are tables, so that a later format may have more.
   maxDbs: 48,
-  // Address space, not memory. A million accounts with two million keys take about 2 GB of it.
-  mapSize: 16 * 1024 ** 3,
+  mapSize: STORE_BYTES_MAX,
   pageSize: 4096,
   // Processes and threads that may read at once.
   maxReaders: 126,
