@@ -5,6 +5,7 @@
  */
 import { execFile, spawn } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { gunzipSync } from 'node:zlib';
@@ -180,6 +181,7 @@ print(json.dumps([[None if v is None else str(v) for v in row.values()] for row 
       "SELECT formatDateTime(hour, '%Y-%m-%dT%H:%i:%SZ'), key, cost, calls, prompt_tokens FROM usage FINAL",
     );
     t.same(usageRows.map(readUsage), wantedUsage);
+    t.same(await read('SELECT host FROM usage FINAL'), [[hostname()]], 'of several hosts each has its rows');
   });
 
   await t.test('Postgres', NO_POSTGRES, async (t) => {
@@ -197,6 +199,11 @@ print(json.dumps([[None if v is None else str(v) for v in row.values()] for row 
       `select json_agg(json_build_array(to_char(hour at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), key, cost::text, calls, prompt_tokens)) from usage`,
     );
     t.same(usageRows.map(readUsage), wantedUsage);
+    t.same(
+      await query('select json_agg(host) from usage'),
+      [hostname()],
+      'of several hosts each has its rows',
+    );
   });
 
   await t.test('S3', NO_PYTHON, async (t) => {
