@@ -33,7 +33,7 @@ import {
   viewOfQuotas,
 } from './fields.js';
 import { KeyTerms, newKeyOf, viewOfCreatedKey } from './key-routes.js';
-import { defineRoute, JSON_TYPE, type Route, TextResponse } from './route.js';
+import { defineRoute, JSON_TYPE, TextResponse } from './route.js';
 import {
   AccountSpanView,
   type AccountStatsView,
@@ -169,7 +169,7 @@ const Bulk = closedObject({
 
 const NO_CREDIT = asPicoUnits(0n);
 
-export const ACCOUNT_ROUTES: readonly Route[] = [
+export const ACCOUNT_ROUTES = [
   defineRoute({
     method: 'GET',
     path: '/accounts',
@@ -231,10 +231,12 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     respond: ({ id, body: { group } }, { service }) =>
       service.change(({ accounts }) => viewOfAccount(accounts.setGroup(id, group ?? undefined))),
   }),
-  ...[
-    { verb: 'disable', active: false, summary: 'Reject all keys of an account.' },
-    { verb: 'enable', active: true, summary: 'Accept the keys of a disabled account again.' },
-  ].map(({ verb, active, summary }) =>
+  ...(
+    [
+      { verb: 'disable', active: false, summary: 'Reject all keys of an account.' },
+      { verb: 'enable', active: true, summary: 'Accept the keys of a disabled account again.' },
+    ] as const
+  ).map(({ verb, active, summary }) =>
     defineRoute({
       method: 'POST',
       path: `/accounts/{account}/${verb}`,

@@ -21,7 +21,7 @@ import type { ClippedText } from '../telemetry/contents-layout.js';
 import { type CallRecord, callView } from '../telemetry/call-record.js';
 import { checkFromTo, isDay, momentOf, pageLimit } from './fields.js';
 import { quoted } from './input-reader.js';
-import { defineRoute, type RecordReader, type Route } from './route.js';
+import { defineRoute, type RecordReader } from './route.js';
 import { closedObject, Money, orNull, optionalText } from './views.js';
 
 const PAGE_CALLS_MAX = 1_000;
@@ -152,7 +152,7 @@ const CallsQuery = closedObject({
 });
 type CallsQuery = Static<typeof CallsQuery>;
 
-export const CALL_ROUTES: readonly Route[] = [
+export const CALL_ROUTES = [
   defineRoute({
     method: 'GET',
     path: '/calls',

@@ -11,7 +11,7 @@ import * as Type from 'typebox';
 import { ProxyError } from '../core/errors.js';
 import { OperatorChange } from '../registry/operator-change.js';
 import { checkFromTo, listOf, PAGE_ITEMS_DEFAULT, PAGE_PARAMETERS } from './fields.js';
-import { defineRoute, type RecordReader, type Route } from './route.js';
+import { defineRoute, type RecordReader } from './route.js';
 import { closedObject, listSchema, optionalText } from './views.js';
 
 const optionalSeconds = (description: string) => Type.Optional(Type.Integer({ minimum: 0, description }));
@@ -46,7 +46,7 @@ export type ChainView = Static<typeof ChainView>;
 /** The console imports the type from here, because it may not import the registry. */
 export type { OperatorChange };
 
-export const CHANGE_ROUTES: readonly Route[] = [
+export const CHANGE_ROUTES = [
   defineRoute({
     method: 'GET',
     path: '/changes',

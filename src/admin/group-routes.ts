@@ -21,7 +21,7 @@ import {
   limitsOf,
   viewOfQuotas,
 } from './fields.js';
-import { defineRoute, type Route } from './route.js';
+import { defineRoute } from './route.js';
 import { closedObject, GroupView, listSchema, DeletedView } from './views.js';
 
 function viewOfGroup({ record, path, accounts, groups, quotas }: GroupStatement): GroupView {
@@ -55,7 +55,7 @@ const TreeQuery = closedObject({
   root: Type.Optional(referenceSchema('this group and those below it: id or name')),
 });
 
-export const GROUP_ROUTES: readonly Route[] = [
+export const GROUP_ROUTES = [
   defineRoute({
     method: 'GET',
     path: '/groups',

@@ -24,7 +24,7 @@ import {
   limitsOf,
   viewOfQuotas,
 } from './fields.js';
-import { defineRoute, type Route } from './route.js';
+import { defineRoute } from './route.js';
 import { closedObject, CreatedKeyView, KeyView, listSchema, RotatedKeyView, DeletedView } from './views.js';
 
 export function viewOfKey(statement: KeyStatement): KeyView {
@@ -89,7 +89,7 @@ const RotationBody = closedObject({
 });
 const KeysQuery = closedObject({ ...PAGE_PARAMETERS, account: Type.Optional(referenceSchema()) });
 
-export const KEY_ROUTES: readonly Route[] = [
+export const KEY_ROUTES = [
   defineRoute({
     method: 'GET',
     path: '/keys',
@@ -153,10 +153,12 @@ export const KEY_ROUTES: readonly Route[] = [
     respond: ({ id, body }, { service }) =>
       service.change(({ keys }) => viewOfKey(keys.setPrivate(id, body.private))),
   }),
-  ...[
-    { verb: 'disable', active: false, summary: 'Reject a key, by id or name, from now on.' },
-    { verb: 'enable', active: true, summary: 'Accept a disabled key again.' },
-  ].map(({ verb, active, summary }) =>
+  ...(
+    [
+      { verb: 'disable', active: false, summary: 'Reject a key, by id or name, from now on.' },
+      { verb: 'enable', active: true, summary: 'Accept a disabled key again.' },
+    ] as const
+  ).map(({ verb, active, summary }) =>
     defineRoute({
       method: 'POST',
       path: `/keys/{key}/${verb}`,

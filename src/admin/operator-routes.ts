@@ -12,7 +12,7 @@ import * as Type from 'typebox';
 import { ADMIN_ONLY, ROLES } from '../core/roles.js';
 import { OPERATOR_NAME_RULE, type OperatorStatement } from '../registry/operators.js';
 import { EXPIRY, listOf, textWithRule, secondsOf } from './fields.js';
-import { defineRoute, type Route } from './route.js';
+import { defineRoute } from './route.js';
 import { closedObject, listSchema, Moment, orNull, DeletedView } from './views.js';
 
 const RoleName = Type.Enum([...ROLES], { description: 'what the operator may do: docs/roles.md' });
@@ -59,7 +59,7 @@ const NewOperator = closedObject({
   ...EXPIRY,
 });
 
-export const OPERATOR_ROUTES: readonly Route[] = [
+export const OPERATOR_ROUTES = [
   defineRoute({
     method: 'GET',
     path: '/operators',
@@ -115,14 +115,16 @@ export const OPERATOR_ROUTES: readonly Route[] = [
         return { ...viewOfOperator(rotated), token: rotated.token };
       }),
   }),
-  ...[
-    {
-      verb: 'disable',
-      active: false,
-      summary: 'Reject the token of an operator from now on, and end the console sessions that it opened.',
-    },
-    { verb: 'enable', active: true, summary: 'Accept the token of a disabled operator again.' },
-  ].map(({ verb, active, summary }) =>
+  ...(
+    [
+      {
+        verb: 'disable',
+        active: false,
+        summary: 'Reject the token of an operator from now on, and end the console sessions that it opened.',
+      },
+      { verb: 'enable', active: true, summary: 'Accept the token of a disabled operator again.' },
+    ] as const
+  ).map(({ verb, active, summary }) =>
     defineRoute({
       method: 'POST',
       path: `/operators/{operator}/${verb}`,

@@ -174,13 +174,17 @@ type Permission =
       readonly action?: string | null;
     };
 
-type RouteDeclaration<Query extends TObject, Body extends TObject, Response extends TSchema> = Permission &
-  RouteTerms<Query, Body, Response>;
+/** `Method` and `Path`: literal types, by which the commands name the route (`RouteViews` of routes.ts). */
+type RouteDeclaration<
+  Method extends RouteMethod,
+  Path extends string,
+  Query extends TObject,
+  Body extends TObject,
+  Response extends TSchema,
+> = Permission & { readonly method: Method; readonly path: Path } & RouteTerms<Query, Body, Response>;
 
 /** What a route file declares of a route, besides who may use it. */
 interface RouteTerms<Query extends TObject, Body extends TObject, Response extends TSchema> {
-  /** Below `/admin/v1`; one segment may be variable: `/accounts/{account}`. */
-  readonly path: string;
   /** One line, for the OpenAPI document. */
   readonly summary: string;
   /** Absent: the route takes no parameters. */
@@ -199,13 +203,19 @@ interface RouteTerms<Query extends TObject, Body extends TObject, Response exten
   ) => Static<Response> | TextResponse | Promise<Static<Response> | TextResponse>;
 }
 
-export interface Route {
-  readonly method: RouteMethod;
+/** `View`: what `respond` resolves with, of the type of `responseSchema`. */
+export interface Route<
+  Method extends RouteMethod = RouteMethod,
+  Path extends string = string,
+  View = unknown,
+> {
+  readonly method: Method;
   /** Other roles get a 403 (api.ts). */
   readonly roles: Roles;
   /** The name under which its changes are recorded; undefined if the route changes nothing. */
   readonly action: string | undefined;
-  readonly path: string;
+  /** Below `/admin/v1`; one segment may be variable: `/accounts/{account}`. */
+  readonly path: Path;
   /** The segments of `path`, of which at most one is variable. */
   readonly segments: readonly string[];
   readonly summary: string;
@@ -218,16 +228,18 @@ export interface Route {
    * Checks the input and does the work. Resolves with a view or a TextResponse. Rejects with a ProxyError if
    * the failure is an expected one.
    */
-  readonly respond: (input: RawInput, context: AdminContext) => Promise<unknown>;
+  readonly respond: (input: RawInput, context: AdminContext) => Promise<View | TextResponse>;
 }
 
 const NO_FIELDS = closedObject({});
 
 export function defineRoute<
+  Method extends RouteMethod,
+  Path extends string,
   Response extends TSchema,
   Query extends TObject = typeof NO_FIELDS,
   Body extends TObject = typeof NO_FIELDS,
->(declaration: RouteDeclaration<Query, Body, Response>): Route {
+>(declaration: RouteDeclaration<Method, Path, Query, Body, Response>): Route<Method, Path, Static<Response>> {
   const { path } = declaration;
   // If the declaration has no `query`, TypeScript infers for Query its default, the type of NO_FIELDS. So the
   // cast is safe. The same is true of `body`.

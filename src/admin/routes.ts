@@ -359,19 +359,8 @@ const FLUSH_ROUTE = defineRoute({
   respond: async (_, { flushBooks }) => ({ flushed: await flushBooks() }),
 });
 
-/** The OpenAPI document, made at the first request, because few gateways are asked for it. */
-let documentText: string | undefined;
-
-const DOCUMENT_ROUTE = defineRoute({
-  method: 'GET',
-  path: '/openapi.json',
-  summary: 'Show this document.',
-  responseSchema: Type.Object({ openapi: Type.Literal('3.1.0') }, { additionalProperties: true }),
-  respond: () => new TextResponse(JSON_TYPE, (documentText ??= jsonText(adminDocument(ADMIN_ROUTES)))),
-});
-
-/** The order is that of the documents; no two paths match the same request. */
-export const ADMIN_ROUTES: readonly Route[] = [
+/** All routes but DOCUMENT_ROUTE, with the types by which RouteViews knows them. */
+const VIEW_ROUTES = [
   ...ACCOUNT_ROUTES,
   ...GROUP_ROUTES,
   ...KEY_ROUTES,
@@ -388,5 +377,31 @@ export const ADMIN_ROUTES: readonly Route[] = [
   UPSTREAM_RESET_ROUTE,
   CACHE_CLEAR_ROUTE,
   FLUSH_ROUTE,
-  DOCUMENT_ROUTE,
 ];
+
+type ViewRoute = (typeof VIEW_ROUTES)[number];
+
+/**
+ * The view that each route sends, by method and path: `RouteViews['GET /accounts/{account}']`. The commands
+ * print views by it, so a command that takes a view for another does not compile.
+ */
+export type RouteViews = {
+  readonly [Each in ViewRoute as `${Each['method']} ${Each['path']}`]: Exclude<
+    Awaited<ReturnType<Each['respond']>>,
+    TextResponse
+  >;
+};
+
+/** The OpenAPI document, made at the first request, because few gateways are asked for it. */
+let documentText: string | undefined;
+
+const DOCUMENT_ROUTE = defineRoute({
+  method: 'GET',
+  path: '/openapi.json',
+  summary: 'Show this document.',
+  responseSchema: Type.Object({ openapi: Type.Literal('3.1.0') }, { additionalProperties: true }),
+  respond: () => new TextResponse(JSON_TYPE, (documentText ??= jsonText(adminDocument(ADMIN_ROUTES)))),
+});
+
+/** The order is that of the documents; no two paths match the same request. */
+export const ADMIN_ROUTES: readonly Route[] = [...VIEW_ROUTES, DOCUMENT_ROUTE];

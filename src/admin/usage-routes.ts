@@ -24,7 +24,7 @@ import {
 } from '../registry/usage-report.js';
 import { checkFromTo, isDay, momentOf, pageLimit } from './fields.js';
 import { quoted } from './input-reader.js';
-import { defineRoute, type Route, TextResponse } from './route.js';
+import { defineRoute, TextResponse } from './route.js';
 import {
   closedObject,
   listSchema,
@@ -69,7 +69,7 @@ const UsageQuery = closedObject({
   limit: PAGE_LIMIT,
 });
 
-export const USAGE_ROUTES: readonly Route[] = [
+export const USAGE_ROUTES = [
   defineRoute({
     method: 'GET',
     path: '/usage',

@@ -8,7 +8,7 @@
  */
 import { type Command, InvalidArgumentError } from 'commander';
 import type { AccountView, CreditView } from '../admin/views.js';
-import { queryOf, withQuery } from './admin-client.js';
+import type { RouteName } from './admin-client.js';
 import { addAdminCommand, showList, showView } from './admin-command.js';
 import {
   addConfirmation,
@@ -42,7 +42,9 @@ export function addAccountCommands(program: Command): void {
   addListCommand(accounts);
   addAdminCommand(accounts, 'show', 'Show an account with its live counters.', 'accounts show acme')
     .argument('<account>', 'id or name', parseNonEmpty)
-    .action((account: string, options: AdminOptions) => showAccount(options, 'GET', accountPath(account)));
+    .action((account: string, options: AdminOptions) =>
+      showAccount(options, 'GET /accounts/{account}', account),
+    );
   addCreditCommands(accounts);
   addMoveCommands(accounts);
   addStatusCommands(accounts);
@@ -66,7 +68,7 @@ function addCreateCommand(accounts: Command): void {
         { plan, credit, group, ...options }: AdminOptions & { plan: string; credit?: string; group?: string },
       ) =>
         // JSON.stringify leaves out the options that are undefined.
-        showView(options, ['POST', '/accounts', { name, plan, credit, group }], printAccount, {
+        showView(options, 'POST /accounts', { body: { name, plan, credit, group } }, printAccount, {
           missingStore: 'create',
         }),
     );
@@ -85,10 +87,8 @@ function addListCommand(accounts: Command): void {
     .option('--group <group>', 'those in this group (id or name), or in one below it', parseNonEmpty)
     .action((options: ListOptions) => {
       const { search, plan, group } = options;
-      return showList(
-        options,
-        withQuery('/accounts', queryOf({ search, plan, group })),
-        (data: readonly AccountView[]) => printTable(columnsOf(data), data, emptyTextOf(options)),
+      return showList(options, 'GET /accounts', { query: { search, plan, group } }, (data) =>
+        printTable(columnsOf(data), data, emptyTextOf(options)),
       );
     });
 }
@@ -104,7 +104,7 @@ function addMoveCommands(accounts: Command): void {
     .argument('<account>', 'id or name', parseNonEmpty)
     .requiredOption('--plan <plan>', 'a plan of the settings', parseNonEmpty)
     .action((account: string, options: AdminOptions & { plan: string }) =>
-      showAccount(options, 'POST', `${accountPath(account)}/set-plan`, { plan: options.plan }),
+      showAccount(options, 'POST /accounts/{account}/set-plan', account, { plan: options.plan }),
     );
 
   addAdminCommand(
@@ -120,7 +120,7 @@ function addMoveCommands(accounts: Command): void {
     .action((account: string, options: AdminOptions & { group?: string; none?: true }) => {
       const { group, none } = options;
       if ((group === undefined) === (none === undefined)) throw new Misuse('Give --group or --none.');
-      return showAccount(options, 'POST', `${accountPath(account)}/set-group`, { group: group ?? null });
+      return showAccount(options, 'POST /accounts/{account}/set-group', account, { group: group ?? null });
     });
 }
 
@@ -137,13 +137,13 @@ function addStatusCommands(accounts: Command): void {
     .argument('<account>', 'id or name', parseNonEmpty)
     .action(async (account: string, options: AdminOptions & ConfirmationOptions) => {
       await confirm(`Reject all calls of account ${account}?`, options);
-      await showAccount(options, 'POST', `${accountPath(account)}/disable`);
+      await showAccount(options, 'POST /accounts/{account}/disable', account);
     });
 
   addAdminCommand(accounts, 'enable', 'Accept the keys of a disabled account again.', 'accounts enable acme')
     .argument('<account>', 'id or name', parseNonEmpty)
     .action((account: string, options: AdminOptions) =>
-      showAccount(options, 'POST', `${accountPath(account)}/enable`),
+      showAccount(options, 'POST /accounts/{account}/enable', account),
     );
 }
 
@@ -183,11 +183,11 @@ function emptyTextOf({ search, plan, group }: ListOptions): string {
 /** Calls a route of accounts and prints the account of the response. */
 function showAccount(
   options: AdminOptions,
-  method: 'GET' | 'POST',
-  path: string,
+  route: Extract<RouteName, 'GET /accounts/{account}' | `POST /accounts/{account}/${string}`>,
+  account: string,
   body?: object,
 ): Promise<void> {
-  return showView(options, [method, path, body], printAccount);
+  return showView(options, route, { id: account, ...(body && { body }) }, printAccount);
 }
 
 function printAccount(account: AccountView): Promise<void> {
@@ -231,10 +231,6 @@ function leasedFields({ leased }: AccountView): (readonly [string, string])[] {
   return [['leased in advance', `${balance} of the balance, ${counts}`]];
 }
 
-function accountPath(account: string): string {
-  return `/accounts/${encodeURIComponent(account)}`;
-}
-
 interface CreditOptions extends AdminOptions {
   readonly note?: string;
   readonly idempotencyKey?: string;
@@ -269,7 +265,7 @@ function addCreditCommands(accounts: Command): void {
   addAdminCommand(accounts, 'credits', 'List the credits and debits, oldest first.', 'accounts credits acme')
     .argument('<account>', 'id or name', parseNonEmpty)
     .action((account: string, options: AdminOptions) =>
-      showList(options, `${accountPath(account)}/credits`, (data: readonly CreditView[]) =>
+      showList(options, 'GET /accounts/{account}/credits', { id: account }, (data) =>
         printTable(CREDIT_COLUMNS, data, 'Nothing was credited yet.'),
       ),
     );
@@ -294,7 +290,7 @@ function addCreditOptions(command: Command): Command {
 function addCredit(account: string, amount: string, options: CreditOptions): Promise<void> {
   const { note, idempotencyKey } = options;
   const body = { amount, note, idempotency_key: idempotencyKey };
-  return showAccount(options, 'POST', `${accountPath(account)}/credit`, body);
+  return showAccount(options, 'POST /accounts/{account}/credit', account, body);
 }
 
 /** Rejects a minus, because `debit` adds one and sends a credit. The route checks the rest of the amount. */

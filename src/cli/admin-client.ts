@@ -5,27 +5,42 @@
  * Must hold: the address in gateway.json is used only if its process lives (`findGateway`), and the token is
  * sent only to the gateway; what another server answers ends the command with a reason. A command whose data
  * directory is named reaches its gateway without the settings, which may have an error
- * (test/unit/cli/admin-client.test.ts).
+ * (test/unit/cli/admin-client.test.ts). A view has the type that its route declares: a command that takes it
+ * for another does not compile.
  */
 import { resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { PAGE_ITEMS_MAX, ROOT } from '../admin/addresses.js';
+import type { RouteViews } from '../admin/routes.js';
 import type { Settings } from '../config/schema.js';
 import { isRecord } from '../core/json.js';
 import { ADMIN_URL_RULE, adminOriginOf, type AdminOptions } from './options.js';
 import { CommandError, Misuse, printError } from './output.js';
 import type { AdminTransport, AdminResponse, MissingStore } from './store-client.js';
 
-type AdminCallMethod = 'GET' | 'POST' | 'PUT' | 'DELETE';
+/** A route of the admin interface: `GET /accounts/{account}`. */
+export type RouteName = keyof RouteViews;
+
+/** What a request has besides its route. */
+export type RequestInput<Name extends RouteName> = {
+  /** Those that are undefined are not sent. */
+  readonly query?: Readonly<Record<string, string | undefined>>;
+  readonly body?: object;
+} & (Name extends `${string}{${string}`
+  ? {
+      /** Takes the place of the route's variable segment: an id or a name, not encoded. */
+      readonly id: string;
+    }
+  : { readonly id?: never });
 
 export interface AdminClient {
   /**
-   * Sends a request and returns the body of its response, a view that the admin folder declares. `path` is
-   * encoded and below `/admin/v1`. Throws CommandError with the gateway's message.
+   * Sends a request and returns the view that comes back, which has the type that the route declares. Throws
+   * CommandError with the gateway's message.
    */
-  call(method: AdminCallMethod, path: string, body?: object): Promise<unknown>;
-  /** GETs `path` and returns the body as text: CSV. */
-  text(path: string): Promise<string>;
+  call<Name extends RouteName>(route: Name, input: RequestInput<Name>): Promise<RouteViews[Name]>;
+  /** As `call`, but returns the body as text: CSV. */
+  text<Name extends RouteName>(route: Name, input: RequestInput<Name>): Promise<string>;
   close(): Promise<void>;
 }
 
@@ -33,22 +48,38 @@ export interface AdminClient {
 export class NoResponse extends CommandError {}
 
 function clientOf({ exchange, close }: AdminTransport): AdminClient {
-  const responseTextOf = async (method: AdminCallMethod, path: string, value?: object): Promise<string> => {
+  const text: AdminClient['text'] = async (route, input) => {
+    const { method, path } = addressOf(route, input);
+    const { body: value } = input;
     const { status, body } = await exchange(method, path, value === undefined ? '' : JSON.stringify(value));
     if (status < 400) return body;
     const { error } = (jsonIn(body) ?? {}) as { readonly error?: { readonly message?: unknown } | null };
     throw new CommandError(typeof error?.message === 'string' ? error.message : foreignText(status, method));
   };
   return {
-    call: async (method, path, value) => {
-      const view = jsonIn(await responseTextOf(method, path, value));
+    call: async <Name extends RouteName>(route: Name, input: RequestInput<Name>) => {
+      const view = jsonIn(await text(route, input));
       // A success without an object is no gateway's. Its status is not known here, but mostly 200.
-      if (!isRecord(view)) throw new CommandError(foreignText(200, method));
-      return view;
+      if (!isRecord(view)) throw new CommandError(foreignText(200, addressOf(route, input).method));
+      // A gateway sends what its route declares (test/unit/admin/openapi.test.ts).
+      return view as RouteViews[Name];
     },
-    text: (path) => responseTextOf('GET', path),
+    text,
     close,
   };
+}
+
+/** Returns the method of a request, and its path below `/admin/v1` with its query, encoded. */
+function addressOf<Name extends RouteName>(
+  route: Name,
+  input: RequestInput<Name>,
+): { readonly method: string; readonly path: string } {
+  const { id, query = {} } = input;
+  const [method = '', template = ''] = route.split(' ');
+  // A function, because `$&` in a text would stand for the match. The type asks for the id.
+  const path = template.replace(/\{\w+\}/, () => encodeURIComponent(id ?? ''));
+  const given = Object.entries(query).filter((entry): entry is [string, string] => entry[1] !== undefined);
+  return { method, path: given.length === 0 ? path : `${path}?${new URLSearchParams(given).toString()}` };
 }
 
 export interface ClientOptions {
@@ -199,6 +230,21 @@ interface Page<Item> {
   readonly unread?: readonly string[];
 }
 
+/** The lists that have pages: only their routes take `limit` and `cursor`. */
+export type PagedRoute =
+  | 'GET /accounts'
+  | 'GET /accounts/{account}/credits'
+  | 'GET /calls'
+  | 'GET /changes'
+  | 'GET /group-tree'
+  | 'GET /groups'
+  | 'GET /keys'
+  | 'GET /usage'
+  | 'GET /usage/rows';
+
+/** The type of the items of a list. */
+export type ItemOf<Name extends PagedRoute> = RouteViews[Name]['data'][number];
+
 /** Returns what a command says if calls may be missing. `unread`: `unread` of a Page. */
 export const unreadText = (unread: readonly string[]): string =>
   `Calls may be missing: files of the call log cannot be read (${unread.join('; ')}).`;
@@ -206,21 +252,22 @@ export const unreadText = (unread: readonly string[]): string =>
 /**
  * Visits the items of a list page by page, at most `itemsMax`. Reads the next page when `visit` has resolved,
  * so memory holds one page. A page may be empty although others follow. Resolves with the cursor of the items
- * that were not visited; null if all were. `path` may have a query.
+ * that were not visited; null if all were. `unread`: that of the page, or an empty list.
  */
-export async function eachPage(
+export async function eachPage<Name extends PagedRoute>(
   client: AdminClient,
-  path: string,
-  // `never` lets any type of item fit. `unread`: that of the page, or an empty list.
-  visit: (items: readonly never[], unread: readonly string[]) => Promise<void> | void,
+  route: Name,
+  input: RequestInput<Name>,
+  visit: (items: readonly ItemOf<Name>[], unread: readonly string[]) => Promise<void> | void,
   itemsMax = Infinity,
 ): Promise<string | null> {
   let remaining = itemsMax;
   let cursor: string | null = null;
   do {
     const limit = String(Math.min(remaining, PAGE_ITEMS_MAX));
-    const query = queryOf({ limit, cursor: cursor ?? undefined });
-    const page = (await client.call('GET', withQuery(path, query))) as Partial<Page<never>>;
+    const query = { ...input.query, limit, cursor: cursor ?? undefined };
+    // `Partial`, because what is no gateway may send any object.
+    const page: Partial<Page<ItemOf<Name>>> = await client.call(route, { ...input, query });
     const { data, next, unread = [] } = page;
     // Without a `next` the first page would be read again and again.
     if (data === undefined || next === undefined) throw new CommandError(foreignText(200, 'GET'));
@@ -232,35 +279,20 @@ export async function eachPage(
 }
 
 /** As `eachPage`, but resolves with the items, as one page. */
-export async function readList<Item>(
+export async function readList<Name extends PagedRoute>(
   client: AdminClient,
-  path: string,
+  route: Name,
+  input: RequestInput<Name>,
   itemsMax?: number,
-): Promise<Page<Item>> {
-  const data: Item[] = [];
+): Promise<Page<ItemOf<Name>>> {
+  const data: ItemOf<Name>[] = [];
   const allUnread = new Set<string>();
-  const visit = (items: readonly Item[], unread: readonly string[]): void => {
+  const visit = (items: readonly ItemOf<Name>[], unread: readonly string[]): void => {
     data.push(...items);
     for (const file of unread) allUnread.add(file);
   };
-  const next = await eachPage(client, path, visit, itemsMax);
+  const next = await eachPage(client, route, input, visit, itemsMax);
   return { data, next, ...(allUnread.size > 0 && { unread: [...allUnread] }) };
-}
-
-/** Adds the parameters to a path, which may have a query already. */
-export function withQuery(path: string, parameters: URLSearchParams): string {
-  const query = parameters.toString();
-  if (query === '') return path;
-  return `${path}${path.includes('?') ? '&' : '?'}${query}`;
-}
-
-/** Returns the query of the parameters that are not undefined. */
-export function queryOf(parameters: Readonly<Record<string, string | undefined>>): URLSearchParams {
-  const query = new URLSearchParams();
-  for (const [name, value] of Object.entries(parameters)) {
-    if (value !== undefined) query.set(name, value);
-  }
-  return query;
 }
 
 /** The response to a change comes after its fsync, which takes a second if the disk is busy. */

@@ -7,10 +7,15 @@
  * key-commands.test.ts, group-commands.test.ts).
  */
 import type { Command } from 'commander';
+import type { RouteViews } from '../admin/routes.js';
 import {
   type AdminClient,
   type ClientOptions,
+  type ItemOf,
+  type PagedRoute,
   readList,
+  type RequestInput,
+  type RouteName,
   withAdminClient,
   withGateway,
 } from './admin-client.js';
@@ -38,73 +43,79 @@ export function addAdminCommand(
   );
 }
 
-/**
- * Prints one view, or those of a list. Its parameter must have the type of the view that the requested route
- * declares (`responseSchema`): neither compiler nor program checks that, because `never` lets any function
- * fit. The tests of the commands call the routes.
- */
-type Print = (view: never) => Promise<void> | void;
-
-/** Method, path and body of a request. AdminClient's `call` sends it: a request, no call of a door. */
-type CallArguments = Parameters<AdminClient['call']>;
+/** Prints one view, or those of a list. */
+type Print<View> = (view: View) => Promise<void> | void;
 
 /**
  * Sends the request and prints the view that comes back: with `--json` unchanged, otherwise by `print`.
  * Without a gateway the routes work on the store. Rejects as `withAdminClient` does, and if the request is
  * rejected.
  */
-export function showView(
+export function showView<Name extends RouteName>(
   options: AdminOptions,
-  request: CallArguments,
-  print: Print,
+  route: Name,
+  input: RequestInput<Name>,
+  print: Print<RouteViews[Name]>,
   clientOptions?: ClientOptions, // By default no store is made, and a response may take 30 s.
 ): Promise<void> {
-  return withAdminClient(options, (client) => callAndPrint(client, options, request, print), clientOptions);
+  return withAdminClient(
+    options,
+    (client) => callAndPrint(client, options, route, input, print),
+    clientOptions,
+  );
 }
 
 /** Lines for standard error, such as what a command leaves as it is. `reference`: its argument. */
 type RemarksOf = (client: AdminClient, reference: string) => Promise<readonly string[]>;
 
 /** As `showView`. `remarksOf` is called before the request, and its lines are printed after the view. */
-export function showViewAndRemarks(
+export function showViewAndRemarks<Name extends RouteName>(
   options: AdminOptions,
-  request: CallArguments,
-  print: Print,
+  route: Name,
+  input: RequestInput<Name>,
+  print: Print<RouteViews[Name]>,
   remarksOf: (client: AdminClient) => Promise<readonly string[]>,
 ): Promise<void> {
   return withAdminClient(options, async (client) => {
     const remarks = await remarksOf(client);
-    await callAndPrint(client, options, request, print);
+    await callAndPrint(client, options, route, input, print);
     for (const remark of remarks) printError(remark);
   });
 }
 
 /** As `showView`, for a command that needs a running gateway. Rejects as `withGateway` does. */
-export function showViewOfGateway(
+export function showViewOfGateway<Name extends RouteName>(
   options: AdminOptions,
-  request: CallArguments,
-  print: Print,
+  route: Name,
+  input: RequestInput<Name>,
+  print: Print<RouteViews[Name]>,
 ): Promise<void> {
-  return withGateway(options, (client) => callAndPrint(client, options, request, print));
+  return withGateway(options, (client) => callAndPrint(client, options, route, input, print));
 }
 
-async function callAndPrint(
+async function callAndPrint<Name extends RouteName>(
   client: AdminClient,
   { json }: AdminOptions,
-  request: CallArguments,
-  print: Print,
+  route: Name,
+  input: RequestInput<Name>,
+  print: Print<RouteViews[Name]>,
 ): Promise<void> {
-  const view = await client.call(...request);
+  const view = await client.call(route, input);
   if (json === true) printJson(view);
-  else await print(view as never);
+  else await print(view);
 }
 
-/** As `showView`, for a list: reads all pages, and prints them as one. `path` may have a query. */
-export function showList(options: AdminOptions, path: string, print: Print): Promise<void> {
+/** As `showView`, for a list that has pages: reads all pages, and prints them as one. */
+export function showList<Name extends PagedRoute>(
+  options: AdminOptions,
+  route: Name,
+  input: RequestInput<Name>,
+  print: Print<readonly ItemOf<Name>[]>,
+): Promise<void> {
   return withAdminClient(options, async (client) => {
-    const list = await readList(client, path);
+    const list = await readList(client, route, input);
     if (options.json === true) printJson(list);
-    else await print(list.data as never);
+    else await print(list.data);
   });
 }
 
@@ -127,14 +138,14 @@ export function printIfMore({
 
 /**
  * Adds the command `delete`, which asks first, on standard error. `noun` names what is deleted; `argument` is
- * the help of its argument. `pathOf` returns the encoded path of the route, which sends a DeletedView.
+ * the help of its argument.
  * `remarksOf`: as for `showViewAndRemarks`; none by default.
  */
 export function addDeleteCommand(
   parent: Command,
   noun: string,
   { description, argument, example }: { description: string; argument: string; example: string },
-  pathOf: (reference: string) => string,
+  route: Extract<RouteName, `DELETE ${string}`>,
   remarksOf: RemarksOf = () => Promise.resolve([]),
 ): void {
   addConfirmation(addAdminCommand(parent, 'delete', description, example))
@@ -143,8 +154,9 @@ export function addDeleteCommand(
       await confirm(`Delete ${noun} ${reference} permanently?`, options);
       await showViewAndRemarks(
         options,
-        ['DELETE', pathOf(reference)],
-        ({ id }: { id: string }) => printLine(`Deleted ${id}.`),
+        route,
+        { id: reference },
+        ({ id }) => printLine(`Deleted ${id}.`),
         (client) => remarksOf(client, reference),
       );
     });

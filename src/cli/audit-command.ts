@@ -106,7 +106,7 @@ async function flushGateway(dataPath: string): Promise<void> {
 async function askToFlush(dataPath: string, origin: string): Promise<string | undefined> {
   try {
     const client = await openHttpClient(dataPath, origin, FLUSH_MS_MAX);
-    const { flushed } = (await client.call('POST', '/flush')) as { flushed: boolean };
+    const { flushed } = await client.call('POST /flush', {});
     return flushed ? undefined : 'a process of the gateway could not write them now.';
   } catch (error) {
     return error instanceof Error ? error.message : String(error);

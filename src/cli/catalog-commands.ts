@@ -9,7 +9,7 @@
  * test/unit/cli/catalog-commands.plans.test.ts.
  */
 import type { Command } from 'commander';
-import type { CacheClearView, UpstreamResetView, ModelView, PlanView } from '../admin/views.js';
+import type { ModelView, PlanView } from '../admin/views.js';
 import { QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import type { ProbeView } from '../gateway/upstream-probe.js';
 import { addAdminCommand, showView, showViewOfGateway } from './admin-command.js';
@@ -19,16 +19,34 @@ import { amountText } from './quota-text.js';
 import type { Column } from './table.js';
 
 export function addCatalogCommands(program: Command): void {
-  addList(program, 'plans', 'plans and their limits', PLAN_COLUMNS);
-  addList(program, 'models', 'models and their prices per million tokens', MODEL_COLUMNS);
+  // They are in the settings, so that a new file can be looked at before the first start.
+  const clientOptions = { missingStore: 'catalogue' } as const;
+  addList(program, 'plans', 'plans and their limits', (options) =>
+    showView(
+      options,
+      'GET /plans',
+      {},
+      ({ data }) => printTable(PLAN_COLUMNS, data, 'There are no plans.'),
+      clientOptions,
+    ),
+  );
+  addList(program, 'models', 'models and their prices per million tokens', (options) =>
+    showView(
+      options,
+      'GET /models',
+      {},
+      ({ data }) => printTable(MODEL_COLUMNS, data, 'There are no models.'),
+      clientOptions,
+    ),
+  );
 }
 
-/** `items` names what is listed, for the help. The route of the admin interface is named as the command. */
-function addList<View>(
+/** `items` names what is listed, for the help. */
+function addList(
   program: Command,
   command: 'plans' | 'models',
   items: string,
-  columns: readonly Column<View>[],
+  show: (options: AdminOptions) => Promise<void>,
 ): void {
   const parent = program.command(command).description(`List the ${items}.`);
   addAdminCommand(
@@ -36,15 +54,7 @@ function addList<View>(
     'list',
     `List the ${items}, as the settings in force have them.`,
     `${command} list`,
-  ).action((options: AdminOptions) =>
-    showView(
-      options,
-      ['GET', `/${command}`],
-      ({ data }: { data: View[] }) => printTable(columns, data, `There are no ${command}.`),
-      // They are in the settings, so that a new file can be looked at before the first start.
-      { missingStore: 'catalogue' },
-    ),
-  );
+  ).action(show);
 }
 
 const PLAN_COLUMNS: readonly Column<PlanView>[] = [
@@ -125,7 +135,7 @@ export function addUpstreamCommands(program: Command): void {
   )
     .argument('[model]', MODEL_TEXT, parseNonEmpty)
     .action((model: string | undefined, options: AdminOptions) =>
-      showViewOfGateway(options, ['POST', '/upstreams/reset', { model }], ({ models }: UpstreamResetView) =>
+      showViewOfGateway(options, 'POST /upstreams/reset', { body: { model } }, ({ models }) =>
         printLine(`All upstreams are called again: ${models.join(', ')}`),
       ),
     );
@@ -142,7 +152,7 @@ export function addCacheCommands(program: Command): void {
   )
     .option('--model <model>', MODEL_TEXT, parseNonEmpty)
     .action(({ model, ...options }: AdminOptions & { readonly model?: string }) =>
-      showViewOfGateway(options, ['POST', '/cache/clear', { model }], ({ models }: CacheClearView) =>
+      showViewOfGateway(options, 'POST /cache/clear', { body: { model } }, ({ models }) =>
         printLine(`No response is cached any more of: ${models.join(', ')}`),
       ),
     );

@@ -13,15 +13,8 @@ import type { CallView } from '../admin/call-routes.js';
 import type { UsageRowView } from '../admin/views.js';
 import { type CsvCell, csvOf } from '../core/csv.js';
 import { parseMomentMs } from '../core/clock.js';
-import {
-  type AdminClient,
-  eachPage,
-  queryOf,
-  unreadText,
-  withAdminClient,
-  withQuery,
-} from './admin-client.js';
-import { CALL_CSV_FIELDS, csvCellsOf } from './call-commands.js';
+import { type AdminClient, eachPage, unreadText, withAdminClient } from './admin-client.js';
+import { CALL_CSV_FIELDS, csvCellsOf } from './call-text.js';
 import { addAdminOptions, type AdminOptions, exampleText } from './options.js';
 import { CommandError, Misuse } from './output.js';
 
@@ -79,16 +72,23 @@ async function exportRows(
   day: string,
   format: Format,
 ): Promise<void> {
-  const usageCells = (row: UsageRowView): CsvCell[] => USAGE_CELLS.map((name) => row[name]);
-  const [route, output] =
-    rowKind === 'calls'
-      ? ['/calls', await outputOf(format, CALL_CSV_FIELDS, csvCellsOf, CALL_COLUMNS)]
-      : ['/usage/rows', await outputOf(format, USAGE_CELLS, usageCells, USAGE_COLUMNS)];
-  await eachPage(client, withQuery(route, queryOf({ from: day, to: day })), (rows, unread) => {
-    if (unread.length > 0) throw new CommandError(unreadText(unread));
-    return output.write(rows);
-  });
-  await output.end();
+  const input = { query: { from: day, to: day } };
+  const writerOf =
+    <Row>({ write }: Output<Row>) =>
+    (rows: readonly Row[], unread: readonly string[]): Promise<void> => {
+      if (unread.length > 0) throw new CommandError(unreadText(unread));
+      return write(rows);
+    };
+  if (rowKind === 'calls') {
+    const output = await outputOf(format, CALL_CSV_FIELDS, csvCellsOf, CALL_COLUMNS);
+    await eachPage(client, 'GET /calls', input, writerOf(output));
+    await output.end();
+  } else {
+    const usageCells = (row: UsageRowView): CsvCell[] => USAGE_CELLS.map((name) => row[name]);
+    const output = await outputOf(format, USAGE_CELLS, usageCells, USAGE_COLUMNS);
+    await eachPage(client, 'GET /usage/rows', input, writerOf(output));
+    await output.end();
+  }
 }
 
 /**

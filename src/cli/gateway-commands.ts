@@ -53,7 +53,7 @@ export function addReloadCommand(program: Command): void {
  */
 function reload({ dryRun = false, restart = false, ...options }: ReloadOptions): Promise<void> {
   const body = { dry_run: dryRun, restart };
-  return showView(options, ['POST', '/reload', body], printReload);
+  return showView(options, 'POST /reload', { body }, printReload);
 }
 
 function printReload({
@@ -109,14 +109,15 @@ function showLog({ level, accessLog, samplePercent, ...options }: LogOptions): P
     ...(accessLog === undefined ? {} : { access_log: accessLog === 'on' }),
     ...(samplePercent === undefined ? {} : { sample_percent: samplePercent }),
   };
-  const hasChange = Object.keys(change).length > 0;
-  return showViewOfGateway(options, hasChange ? ['PUT', '/log', change] : ['GET', '/log'], (view: LogView) =>
+  const print = (view: LogView): Promise<void> =>
     printFields([
       ['level', view.level],
       ['access log', view.access_log ? 'on' : 'off'],
       ['sample percent', String(view.sample_percent)],
-    ]),
-  );
+    ]);
+  return Object.keys(change).length > 0
+    ? showViewOfGateway(options, 'PUT /log', { body: change }, print)
+    : showViewOfGateway(options, 'GET /log', {}, print);
 }
 
 /** A response takes a millisecond. Health checks are repeated, so checks that hang must not pile up. */
@@ -172,7 +173,7 @@ export function addHostCommands(program: Command): void {
     'List hosts: heard in the last 20 s, silent (gone, or cut off), or awaited after the sharing server has lost data.',
     'hosts list',
   ).action((options: AdminOptions) =>
-    showViewOfGateway(options, ['GET', '/hosts'], ({ data }: { data: HostView[] }) =>
+    showViewOfGateway(options, 'GET /hosts', {}, ({ data }) =>
       printTable(HOST_COLUMNS, data, 'No host is known.'),
     ),
   );
@@ -191,8 +192,7 @@ export function addHostCommands(program: Command): void {
         `Forget host ${host}? The money that was granted to it is free again, and charges that it has not reported are not counted.`,
         options,
       );
-      const path = `/hosts/${encodeURIComponent(host)}`;
-      await showViewOfGateway(options, ['DELETE', path], ({ id }: { id: string }) =>
+      await showViewOfGateway(options, 'DELETE /hosts/{host}', { id: host }, ({ id }) =>
         printLine(`Forgot ${id}.`),
       );
     });

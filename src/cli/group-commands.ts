@@ -8,7 +8,7 @@
 import type { Command } from 'commander';
 import type { GroupView } from '../admin/views.js';
 import { addAdminCommand, addDeleteCommand, showList, showView } from './admin-command.js';
-import { queryOf, withQuery } from './admin-client.js';
+import type { RouteName } from './admin-client.js';
 import { type AdminOptions, exampleText, parseNonEmpty } from './options.js';
 import { printFields, printTable, timeText } from './output.js';
 import {
@@ -36,7 +36,7 @@ export function addGroupCommands(program: Command): void {
   addListCommands(groups);
   addAdminCommand(groups, 'show', 'Show a group, with what is used of its quotas.', 'groups show research')
     .argument('<group>', 'id or name', parseNonEmpty)
-    .action((group: string, options: AdminOptions) => showGroup(options, 'GET', pathOf(group)));
+    .action((group: string, options: AdminOptions) => showGroup(options, 'GET /groups/{group}', group));
   addLimitsCommand(groups);
   addDeleteCommand(
     groups,
@@ -46,7 +46,7 @@ export function addGroupCommands(program: Command): void {
       argument: 'id or name',
       example: 'groups delete vision --yes',
     },
-    pathOf,
+    'DELETE /groups/{group}',
   );
 }
 
@@ -65,7 +65,8 @@ function addCreateCommand(groups: Command): void {
   ).action((name: string, options: AdminOptions & { parent?: string }) =>
     showView(
       options,
-      ['POST', '/groups', { name, parent: options.parent, ...limitsOf(options) }],
+      'POST /groups',
+      { body: { name, parent: options.parent, ...limitsOf(options) } },
       printGroup,
       { missingStore: 'create' },
     ),
@@ -83,7 +84,7 @@ function addListCommands(groups: Command): void {
   )
     .option('--parent <group>', 'those in this group (id or name)', parseNonEmpty)
     .action(({ parent, ...options }: AdminOptions & { parent?: string }) =>
-      showList(options, withQuery('/groups', queryOf({ parent })), (data: readonly GroupView[]) =>
+      showList(options, 'GET /groups', { query: { parent } }, (data) =>
         printTable(
           LIST_COLUMNS,
           data.flatMap((group) => quotaRowsOf(group, group.name, '')),
@@ -101,7 +102,7 @@ function addListCommands(groups: Command): void {
   )
     .argument('[group]', 'this one and those below it (id or name); all by default', parseNonEmpty)
     .action((root: string | undefined, options: AdminOptions) =>
-      showList(options, withQuery('/group-tree', queryOf({ root })), (data: readonly GroupView[]) =>
+      showList(options, 'GET /group-tree', { query: { root } }, (data) =>
         printTable(TREE_COLUMNS, treeRows(data), NO_GROUPS),
       ),
     );
@@ -117,7 +118,7 @@ function addLimitsCommand(groups: Command): void {
     ).argument('<group>', 'id or name', parseNonEmpty),
     'change',
   ).action((group: string, options: AdminOptions) =>
-    showGroup(options, 'POST', `${pathOf(group)}/set-limits`, changedLimitsOf(options)),
+    showGroup(options, 'POST /groups/{group}/set-limits', group, changedLimitsOf(options)),
   );
 }
 
@@ -191,11 +192,11 @@ export function treeRows(groups: readonly GroupView[]): GroupRow[] {
 /** Calls a route of groups and prints the group of the response. */
 function showGroup(
   options: AdminOptions,
-  method: 'GET' | 'POST',
-  path: string,
+  route: Extract<RouteName, 'GET /groups/{group}' | `POST /groups/{group}/${string}`>,
+  group: string,
   body?: object,
 ): Promise<void> {
-  return showView(options, [method, path, body], printGroup);
+  return showView(options, route, { id: group, ...(body && { body }) }, printGroup);
 }
 
 function printGroup(group: GroupView): Promise<void> {
@@ -210,8 +211,4 @@ function printGroup(group: GroupView): Promise<void> {
     ...(quotas.length === 0 ? [['quotas', 'none'] as const] : quotas),
     ['created', timeText(group.created)],
   ]);
-}
-
-function pathOf(group: string): string {
-  return `/groups/${encodeURIComponent(group)}`;
 }

@@ -7,7 +7,7 @@
  * the former one, if that is still accepted (test/unit/cli/key-commands.test.ts).
  */
 import { Argument, type Command } from 'commander';
-import type { CreatedKeyView, KeyView, RotatedKeyView } from '../admin/views.js';
+import type { CreatedKeyView, KeyView } from '../admin/views.js';
 import {
   addAdminCommand,
   addDeleteCommand,
@@ -15,7 +15,7 @@ import {
   showView,
   showViewAndRemarks,
 } from './admin-command.js';
-import { type AdminClient, queryOf, readList, withQuery } from './admin-client.js';
+import { type AdminClient, readList, type RouteName } from './admin-client.js';
 import { type AdminOptions, durationSeconds, lifeSeconds, momentSeconds, parseNonEmpty } from './options.js';
 import { activeText, printFields, printLine, printTable, timeOrNever, timeText } from './output.js';
 import { addLimitOptions, changedLimitsOf, limitsOf, quotaFields } from './quota-text.js';
@@ -77,7 +77,7 @@ export function addKeyCommands(program: Command): void {
   addCreateCommand(keys);
   addAdminCommand(keys, 'show', 'Show a key and when it was last used.', 'keys show laptop')
     .argument('<key>', KEY_ARGUMENT, parseNonEmpty)
-    .action((key: string, options: AdminOptions) => showKey(options, 'GET', pathOf(key)));
+    .action((key: string, options: AdminOptions) => showKey(options, 'GET /keys/{key}', key));
   addRotateCommand(keys);
   addLimitsCommand(keys);
   addListCommand(keys);
@@ -91,7 +91,7 @@ export function addKeyCommands(program: Command): void {
       argument: KEY_ARGUMENT,
       example: 'keys delete laptop --yes',
     },
-    pathOf,
+    'DELETE /keys/{key}',
     formerKeyRemarks,
   );
 }
@@ -114,7 +114,7 @@ function addCreateCommand(keys: Command): void {
     const { account, name, expires, expiresIn, private: isPrivate } = options;
     // JSON.stringify leaves out the options that are undefined.
     const body = { account, name, expires, expires_in: expiresIn, private: isPrivate, ...limitsOf(options) };
-    return showView(options, ['POST', '/keys', body], printNewKey);
+    return showView(options, 'POST /keys', { body }, printNewKey);
   });
 }
 
@@ -132,7 +132,7 @@ function addRotateCommand(keys: Command): void {
       durationSeconds,
     )
     .action((key: string, { grace, ...options }: AdminOptions & { grace?: number }) =>
-      showView(options, ['POST', `${pathOf(key)}/rotate`, { grace }], async (rotated: RotatedKeyView) => {
+      showView(options, 'POST /keys/{key}/rotate', { id: key, body: { grace } }, async (rotated) => {
         await printNewKey(rotated);
         // `expires` is set, because the rotation has given the former key an expiry.
         const { id, expired, expires } = rotated.replaces;
@@ -153,7 +153,7 @@ function addLimitsCommand(keys: Command): void {
     ).argument('<key>', KEY_ARGUMENT, parseNonEmpty),
     'change',
   ).action((key: string, options: AdminOptions) =>
-    showKey(options, 'POST', `${pathOf(key)}/set-limits`, changedLimitsOf(options)),
+    showKey(options, 'POST /keys/{key}/set-limits', key, changedLimitsOf(options)),
   );
 }
 
@@ -161,7 +161,7 @@ function addListCommand(keys: Command): void {
   addAdminCommand(keys, 'list', 'List keys, those of all accounts by default.', 'keys list --account acme')
     .option('--account <account>', 'of this account alone (id or name)', parseNonEmpty)
     .action(({ account, ...options }: AdminOptions & { account?: string }) =>
-      showList(options, withQuery('/keys', queryOf({ account })), (views: readonly KeyView[]) =>
+      showList(options, 'GET /keys', { query: { account } }, (views) =>
         printTable(columnsOf(views), views, 'There are no keys: see "keys create --help".'),
       ),
     );
@@ -177,7 +177,7 @@ function addPrivateCommand(keys: Command): void {
     .argument('<key>', KEY_ARGUMENT, parseNonEmpty)
     .addArgument(new Argument('<private>', 'yes: none are kept').choices(['yes', 'no']))
     .action((key: string, isPrivate: 'yes' | 'no', options: AdminOptions) =>
-      showKey(options, 'POST', `${pathOf(key)}/set-private`, { private: isPrivate === 'yes' }),
+      showKey(options, 'POST /keys/{key}/set-private', key, { private: isPrivate === 'yes' }),
     );
 }
 
@@ -186,13 +186,13 @@ function addStatusCommands(keys: Command): void {
   addAdminCommand(keys, 'disable', 'Reject a key from now on.', 'keys disable laptop')
     .argument('<key>', KEY_ARGUMENT, parseNonEmpty)
     .action((key: string, options: AdminOptions) =>
-      showViewAndRemarks(options, ['POST', `${pathOf(key)}/disable`], printKey, (client) =>
+      showViewAndRemarks(options, 'POST /keys/{key}/disable', { id: key }, printKey, (client) =>
         formerKeyRemarks(client, key),
       ),
     );
   addAdminCommand(keys, 'enable', 'Accept a disabled key again.', 'keys enable laptop')
     .argument('<key>', KEY_ARGUMENT, parseNonEmpty)
-    .action((key: string, options: AdminOptions) => showKey(options, 'POST', `${pathOf(key)}/enable`));
+    .action((key: string, options: AdminOptions) => showKey(options, 'POST /keys/{key}/enable', key));
 }
 
 /**
@@ -200,8 +200,8 @@ function addStatusCommands(keys: Command): void {
  * its grace, and the name then means the new one. Who stops somebody by the name must know.
  */
 async function formerKeyRemarks(client: AdminClient, reference: string): Promise<string[]> {
-  const { id, name, account } = (await client.call('GET', pathOf(reference))) as KeyView;
-  const { data } = await readList<KeyView>(client, withQuery('/keys', queryOf({ account })));
+  const { id, name, account } = await client.call('GET /keys/{key}', { id: reference });
+  const { data } = await readList(client, 'GET /keys', { query: { account } });
   const others = data.filter((key) => key.name === name && key.id !== id && key.active && !key.expired);
   return others.map(
     (other) =>
@@ -210,8 +210,13 @@ async function formerKeyRemarks(client: AdminClient, reference: string): Promise
 }
 
 /** Calls a route of keys and prints the key of the response. */
-function showKey(options: AdminOptions, method: 'GET' | 'POST', path: string, body?: object): Promise<void> {
-  return showView(options, [method, path, body], printKey);
+function showKey(
+  options: AdminOptions,
+  route: Extract<RouteName, 'GET /keys/{key}' | `POST /keys/{key}/${string}`>,
+  key: string,
+  body?: object,
+): Promise<void> {
+  return showView(options, route, { id: key, ...(body && { body }) }, printKey);
 }
 
 function printKey(key: KeyView): Promise<void> {
@@ -221,8 +226,4 @@ function printKey(key: KeyView): Promise<void> {
 async function printNewKey(created: CreatedKeyView): Promise<void> {
   await printFields(keyFields(created, created.key));
   printLine('Keep the key now: it cannot be shown again.');
-}
-
-function pathOf(key: string): string {
-  return `/keys/${encodeURIComponent(key)}`;
 }

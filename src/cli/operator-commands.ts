@@ -6,11 +6,16 @@
  * chain is broken, the exit code is not 0 (test/e2e/changes.test.ts).
  */
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import type { ChainView } from '../admin/change-routes.js';
 import type { CreatedOperatorView, OperatorView } from '../admin/operator-routes.js';
 import { ROLES } from '../core/roles.js';
 import type { OperatorChange } from '../registry/operator-change.js';
-import { type ClientOptions, queryOf, readList, withAdminClient, withQuery } from './admin-client.js';
+import {
+  type ClientOptions,
+  readList,
+  type RequestInput,
+  type RouteName,
+  withAdminClient,
+} from './admin-client.js';
 import { addAdminCommand, addDeleteCommand, printIfMore, showView } from './admin-command.js';
 import {
   type AdminOptions,
@@ -90,13 +95,15 @@ export function addOperatorCommands(program: Command): void {
   addCreateCommand(operators);
   addAdminCommand(operators, 'list', 'List operators by name.', 'operators list').action(
     (options: AdminOptions) =>
-      showView(options, ['GET', '/operators'], ({ data }: { data: OperatorView[] }) =>
+      showView(options, 'GET /operators', {}, ({ data }) =>
         printTable(OPERATOR_COLUMNS, data, 'There are no operators: see "operators create --help".'),
       ),
   );
   addAdminCommand(operators, 'show', 'Show an operator.', 'operators show ann')
     .argument('<operator>', OPERATOR_ARGUMENT, parseNonEmpty)
-    .action((operator: string, options: AdminOptions) => showOperator(options, 'GET', pathOf(operator)));
+    .action((operator: string, options: AdminOptions) =>
+      showOperator(options, 'GET /operators/{operator}', operator),
+    );
   addRoleCommand(operators);
   addRotateCommand(operators);
   addStatusCommands(operators);
@@ -108,7 +115,7 @@ export function addOperatorCommands(program: Command): void {
       argument: OPERATOR_ARGUMENT,
       example: 'operators delete ann --yes',
     },
-    pathOf,
+    'DELETE /operators/{operator}',
   );
 }
 
@@ -125,8 +132,8 @@ function addCreateCommand(operators: Command): void {
     .action((name: string, options: AdminOptions & { role: string; expires?: Expiry }) =>
       printToken(
         options,
-        '/operators',
-        { name, role: options.role, ...options.expires },
+        'POST /operators',
+        { body: { name, role: options.role, ...options.expires } },
         { missingStore: 'create' },
       ),
     );
@@ -142,7 +149,7 @@ function addRoleCommand(operators: Command): void {
     .argument('<operator>', OPERATOR_ARGUMENT, parseNonEmpty)
     .addOption(roleOption())
     .action((operator: string, options: AdminOptions & { role: string }) =>
-      showOperator(options, 'POST', `${pathOf(operator)}/set-role`, { role: options.role }),
+      showOperator(options, 'POST /operators/{operator}/set-role', operator, { role: options.role }),
     );
 }
 
@@ -156,7 +163,10 @@ function addRotateCommand(operators: Command): void {
     .argument('<operator>', OPERATOR_ARGUMENT, parseNonEmpty)
     .option(EXPIRES_FLAGS, `${EXPIRES_HELP}; as the old one by default`, parseExpiry)
     .action((operator: string, options: AdminOptions & { expires?: Expiry }) =>
-      printToken(options, `${pathOf(operator)}/rotate`, options.expires ?? {}),
+      printToken(options, 'POST /operators/{operator}/rotate', {
+        id: operator,
+        body: options.expires ?? {},
+      }),
     );
 }
 
@@ -169,7 +179,7 @@ function addStatusCommands(operators: Command): void {
     addAdminCommand(operators, action, description, `operators ${action} ann`)
       .argument('<operator>', OPERATOR_ARGUMENT, parseNonEmpty)
       .action((operator: string, options: AdminOptions) =>
-        showOperator(options, 'POST', `${pathOf(operator)}/${action}`),
+        showOperator(options, `POST /operators/{operator}/${action}`, operator),
       );
   }
 }
@@ -177,29 +187,31 @@ function addStatusCommands(operators: Command): void {
 /** Calls a route of operators and prints the operator of the response. */
 function showOperator(
   options: AdminOptions,
-  method: 'GET' | 'POST',
-  path: string,
+  route: Exclude<
+    Extract<RouteName, 'GET /operators/{operator}' | `POST /operators/{operator}/${string}`>,
+    TokenRoute
+  >,
+  operator: string,
   body?: object,
 ): Promise<void> {
-  return showView(options, [method, path, body], (operator: OperatorView) => printOperator(operator));
+  return showView(options, route, { id: operator, ...(body && { body }) }, (view) => printOperator(view));
 }
 
+/** The routes that make a token. */
+type TokenRoute = 'POST /operators' | 'POST /operators/{operator}/rotate';
+
 /** Calls a route that makes a token, and prints the operator with the token. */
-function printToken(
+function printToken<Name extends TokenRoute>(
   options: AdminOptions,
-  path: string,
-  body: object,
+  route: Name,
+  input: RequestInput<Name>,
   clientOptions?: ClientOptions,
 ): Promise<void> {
   const print = async (created: CreatedOperatorView): Promise<void> => {
     await printOperator(created, created.token);
     printLine('Keep the token now: it cannot be shown again.');
   };
-  return showView(options, ['POST', path, body], print, clientOptions);
-}
-
-function pathOf(operator: string): string {
-  return `/operators/${encodeURIComponent(operator)}`;
+  return showView(options, route, input, print, clientOptions);
 }
 
 const CHANGE_COLUMNS: readonly Column<OperatorChange>[] = [
@@ -290,8 +302,8 @@ export function addChangeCommands(program: Command): void {
 function listChanges(options: ChangeListOptions): Promise<void> {
   const { who, action, target, from, to, limit } = options;
   return withAdminClient(options, async (client) => {
-    const filter = queryOf({ who, action, target, from: from?.toString(), to: to?.toString() });
-    const list = await readList<OperatorChange>(client, withQuery('/changes', filter), limit);
+    const query = { who, action, target, from: from?.toString(), to: to?.toString() };
+    const list = await readList(client, 'GET /changes', { query }, limit);
     if (options.json === true) {
       printJson(list);
       return;
@@ -308,7 +320,7 @@ function listChanges(options: ChangeListOptions): Promise<void> {
  */
 function verifyChanges(options: AdminOptions): Promise<void> {
   return withAdminClient(options, async (client) => {
-    const chain = (await client.call('GET', '/changes/verify')) as ChainView;
+    const chain = await client.call('GET /changes/verify', {});
     if (options.json) printJson(chain);
     else {
       await printFields([

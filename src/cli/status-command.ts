@@ -7,15 +7,15 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Option, type Command } from 'commander';
-import type { GroupView, ListView } from '../admin/views.js';
+import { PAGE_ITEMS_MAX } from '../admin/addresses.js';
 import { addAdminCommand } from './admin-command.js';
 import { NoResponse, withGateway, type AdminClient } from './admin-client.js';
 import { type AdminOptions, wholeNumberFrom } from './options.js';
 import { CommandError, printJson, printLine, terminalWidth } from './output.js';
 import type { StatusSample, StatusView } from './status-stats.js';
 
-/** The first 1,000 groups. `groupsOf` (status-text.ts) shows those with the fullest quotas. */
-const GROUPS_PATH = '/group-tree?limit=1000';
+/** One page of groups. `groupsOf` (status-text.ts) shows those with the fullest quotas. */
+const GROUPS_QUERY = { limit: String(PAGE_ITEMS_MAX) };
 /** Rates are computed from two samples, at least this long apart. */
 const SAMPLE_MS = 1_000;
 const WATCH_SECONDS_DEFAULT = 2;
@@ -48,7 +48,7 @@ export function addStatusCommand(program: Command): void {
       withGateway(options, async (client) => {
         const { watch } = options;
         // Scripts read one JSON text, so `--json` prints once, also with `--watch`.
-        if (options.json === true) printJson(await client.call('GET', '/status'));
+        if (options.json === true) printJson(await client.call('GET /status', {}));
         else if (watch === undefined) await printStatus(client, await firstSample(client));
         else await printEvery(client, watch === true ? WATCH_SECONDS_DEFAULT : watch);
       }),
@@ -92,13 +92,12 @@ async function printStatus(client: AdminClient, former: StatusSample, separator 
 }
 
 async function sampleOf(client: AdminClient): Promise<StatusSample> {
-  const status = (await client.call('GET', '/status')) as StatusView;
+  // The route declares no fields, because the gateway may have another version.
+  const status: StatusView = await client.call('GET /status', {});
   // Rates are over the time between two responses, so the time is taken before the next request.
   const atMs = performance.now();
   // Any error leaves the groups out, because the status is worth printing without them: a gateway of an
   // earlier version has no such route.
-  const groups = (await client.call('GET', GROUPS_PATH).catch(() => undefined)) as
-    | ListView<GroupView>
-    | undefined;
+  const groups = await client.call('GET /group-tree', { query: GROUPS_QUERY }).catch(() => undefined);
   return { status: { ...status, groups: groups?.data ?? [] }, atMs };
 }

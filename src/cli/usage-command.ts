@@ -10,7 +10,7 @@ import { Option, type Command } from 'commander';
 import type { UsageView } from '../admin/views.js';
 import type { UsageDimension } from '../registry/usage-report.js';
 import { addAdminCommand } from './admin-command.js';
-import { type AdminClient, queryOf, readList, withAdminClient, withQuery } from './admin-client.js';
+import { type AdminClient, readList, withAdminClient } from './admin-client.js';
 import { type AdminOptions, parseNonEmpty } from './options.js';
 import { Misuse, printJson, printTable, timeText } from './output.js';
 import type { Column } from './table.js';
@@ -63,12 +63,12 @@ async function showUsage(options: UsageOptions): Promise<void> {
   if (options.csv === true && options.json === true) throw new Misuse('Give one of --json and --csv.');
   const show = async (client: AdminClient): Promise<void> => {
     const { account, key, model, from, to, by } = options;
-    const path = withQuery('/usage', queryOf({ account, key, model, from, to, by }));
+    const query = { account, key, model, from, to, by };
     if (options.csv === true) {
-      process.stdout.write(await client.text(withQuery(path, new URLSearchParams({ format: 'csv' }))));
+      process.stdout.write(await client.text('GET /usage', { query: { ...query, format: 'csv' } }));
       return;
     }
-    const list = await readList<UsageView>(client, path);
+    const list = await readList(client, 'GET /usage', { query });
     if (options.json === true) printJson(list);
     else await printTable(columnsOf(by), list.data, 'Nothing was called.');
   };

@@ -9,8 +9,10 @@ import { setTimeout } from 'node:timers/promises';
 import t from 'tap';
 import type { Test } from 'tap';
 import { readGatewayFile, writeGatewayFile } from '#src/admin/gateway-file.js';
+import { tokenPath } from '#src/admin/token.js';
+import type { AccountView } from '#src/admin/views.js';
 import { Store } from '#src/store/store.js';
-import { readList, type AdminClient } from '#src/cli/admin-client.js';
+import { openHttpClient, readList, type AdminClient } from '#src/cli/admin-client.js';
 import { runCommand } from '../../support/command.js';
 import { checkMisused, checkRefused, commandFolder, SETTINGS } from './support.js';
 
@@ -36,24 +38,49 @@ async function seemingGateway(t: Test, answer: RequestListener, pid = process.pi
 
 void t.test('lists are read page by page, no further than is asked for', async (t) => {
   const asked: string[] = [];
-  const client: AdminClient = {
-    call: (_method, path) => {
-      asked.push(path);
-      const cursor = Number(new URL(path, 'http://x').searchParams.get('cursor') ?? 0);
-      return Promise.resolve({ data: [cursor], next: cursor < 2 ? String(cursor + 1) : null });
-    },
-    text: () => Promise.resolve(''),
-    close: () => Promise.resolve(),
-  };
-  t.same(await readList(client, '/keys?account=a%20b'), { data: [0, 1, 2], next: null });
-  t.same(asked, [
-    '/keys?account=a%20b&limit=1000',
-    '/keys?account=a%20b&limit=1000&cursor=1',
-    '/keys?account=a%20b&limit=1000&cursor=2',
+  const folder = await seemingGateway(t, ({ url }, response) => {
+    asked.push(url!.replace('/admin/v1', ''));
+    const cursor = Number(new URL(url!, 'http://x').searchParams.get('cursor') ?? 0);
+    response.end(JSON.stringify({ data: [cursor], next: cursor < 2 ? String(cursor + 1) : null }));
+  });
+  const { adminPort } = readGatewayFile(join(folder, 'data'))!;
+  writeFileSync(tokenPath(folder), TOKEN);
+  const client = await openHttpClient(folder, `http://127.0.0.1:${adminPort}`);
+  const ofAccount = { query: { account: 'a b&', none: undefined } };
+  t.same(await readList(client, 'GET /keys', ofAccount), { data: [0, 1, 2], next: null });
+  t.same(asked.splice(0), [
+    '/keys?account=a+b%26&limit=1000',
+    '/keys?account=a+b%26&limit=1000&cursor=1',
+    '/keys?account=a+b%26&limit=1000&cursor=2',
   ]);
-  t.same(await readList(client, '/accounts', 2), { data: [0, 1], next: '2' });
-  t.same(asked.slice(3), ['/accounts?limit=2', '/accounts?limit=1&cursor=1']);
+  t.same(await readList(client, 'GET /accounts', {}, 2), { data: [0, 1], next: '2' });
+  t.same(asked.splice(0), ['/accounts?limit=2', '/accounts?limit=1&cursor=1']);
+  await client.call('GET /accounts/{account}', { id: 'a/$&' });
+  t.same(asked, ['/accounts/a%2F%24%26'], 'an id is one segment, whatever it is');
 });
+
+void t.test(
+  'a request without an id that its route wants, or a view taken for another, does not compile',
+  (t) => {
+    const never = async (): Promise<void> => {
+      const client = {} as AdminClient;
+      const accounts = await client.call('GET /accounts', {});
+      // @ts-expect-error -- a list is no account
+      const account: AccountView = accounts;
+      t.ok(account);
+      // @ts-expect-error -- which account is not said
+      void client.call('GET /accounts/{account}', {});
+      // @ts-expect-error -- no account is wanted
+      void client.call('GET /accounts', { id: 'a' });
+      // @ts-expect-error -- no such route
+      void client.call('PUT /accounts', {});
+      // @ts-expect-error -- a list without pages takes no `limit`
+      void readList(client, 'GET /operators', {});
+    };
+    t.type(never, 'function');
+    t.end();
+  },
+);
 
 void t.test('a gateway that runs is asked, with the token', async (t) => {
   let asked: unknown;
@@ -154,12 +181,12 @@ void t.test('a gateway that goes away or speaks nonsense is a refusal', async (t
 void t.test('a page that no gateway sends ends a list', { timeout: 20_000 }, async (t) => {
   for (const page of [{}, { data: [] }, { next: null }]) {
     const client: AdminClient = {
-      call: () => Promise.resolve(page),
+      call: () => Promise.resolve(page as never),
       text: () => Promise.resolve(''),
       close: () => Promise.resolve(),
     };
     await t.rejects(
-      Promise.race([readList(client, '/keys'), setTimeout(2_000, 'goes on for ever')]),
+      Promise.race([readList(client, 'GET /keys', {}), setTimeout(2_000, 'goes on for ever')]),
       { message: /is no gateway's admin interface/ },
       JSON.stringify(page),
     );

@@ -28,22 +28,6 @@ async function serve(t: Test, answer: RequestListener): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-/** What `tollgate calls show` prints of that call. */
-async function shown(t: Test, call: Partial<CallView>): Promise<string> {
-  const origin = await serve(t, (_request, response) => response.end(JSON.stringify(call)));
-  const end = await runCommand(t.testdir(), ['calls', 'show', 'req_a-1', '--admin-url', origin], {
-    TOLLGATE_ADMIN_TOKEN: TOKEN,
-  });
-  t.match(end, { code: 0, stderr: '' });
-  return end.stdout;
-}
-
-void t.test('why an id has no name: keys are deleted, accounts are not', async (t) => {
-  const text = await shown(t, CALL);
-  t.match(text, /^account +acct_0123456789abcdef \(not in the books of this host\)$/m);
-  t.match(text, /^key +key_0123456789abcdef \(deleted\)$/m);
-});
-
 void t.test('contents keep their lines and indents, and nothing else that moves the cursor', async (t) => {
   const contents = {
     request: { text: '{\n\t"model": "m"\n}', bytes: 17, cut: false },
@@ -62,18 +46,6 @@ void t.test('contents keep their lines and indents, and nothing else that moves 
     end.stdout.includes('\n\nrequest, 17 bytes:\n{\n    "model": "m"\n}\n\nresponse, 30 bytes, of which '),
   );
   t.ok(end.stdout.endsWith(' kept:\ndata: {}\n\nodd \ufffd[2J\ufffdx\n'));
-});
-
-void t.test('an attempt that the caller has ended has not failed', async (t) => {
-  const attempt = { upstream: 'u', model: 'm', start_ms: 1, duration_ms: 3, error: null };
-  const attempts = [
-    { ...attempt, status: 500, code: 'status' },
-    { ...attempt, start_ms: 5, status: 200, code: 'cancelled' },
-  ];
-  const text = await shown(t, { ...CALL, status: 200, code: 'client_gone', attempts });
-  t.match(text, /attempt 1 failed \(status\), status 500, after 3\.0 ms$/m);
-  t.match(text, /attempt 2 was stopped, as the caller had left, status 200, after 3\.0 ms$/m);
-  t.notMatch(text, /failed \(cancelled\)/);
 });
 
 void t.test('a list of calls, and an export, say which files the gateway cannot read', async (t) => {
