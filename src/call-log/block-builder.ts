@@ -34,7 +34,8 @@ import { BlockNames, type SlotNames, SlotPositions } from './block-names.js';
 import { DOOR_NAMES, DOOR_PATHS } from '../core/door-names.js';
 import { FIELDS_AT } from '../core/spsc-ring.js';
 import { PICO_PER_NANO } from '../core/money.js';
-import { nameIndexOf, QUOTA_KINDS, QUOTA_NAMES, QUOTA_SCOPES, scopeIndexOf } from '../core/quotas.js';
+import { nameIndexOf, scopeIndexOf } from '../core/quotas-left.js';
+import { QUOTA_KINDS, QUOTA_NAMES, QUOTA_SCOPES } from '../core/quotas.js';
 import type { AccountIndex, GroupIndex, KeyIndex } from '../core/units.js';
 import * as ring from '../telemetry/call-ring-layout.js';
 import type { PlainCall } from '../telemetry/call-ring-reader.js';
@@ -224,7 +225,7 @@ export class BlockBuilder {
     const minute = ints[first32 + ring.PLAIN_MINUTE]!;
     // QUOTAS_MAX includes the balance, calls in flight, calls of the day, and the minute's requests if given.
     const othersMax = QUOTAS_MAX - (minute === ring.NOTHING ? 3 : 4);
-    // The other quotas follow the ring's fields, with 128 bits each: a code (core/quotas.ts) and a group's
+    // The other quotas follow the ring's fields, with 128 bits each: a code (quotas-left.ts) and a group's
     // slot of 32 bits each, then what is left, as a float.
     const others = Math.min(ints[first32 + ring.PLAIN_QUOTAS]!, othersMax);
     const others64 = first64 + ((ring.PLAIN_BYTES - FIELDS_AT) >> 3);

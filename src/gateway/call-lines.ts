@@ -32,15 +32,8 @@ import { SecretMask } from '../call-log/secret-mask.js';
 import type { Settings } from '../config/schema.js';
 import { DOOR_NAMES, DOOR_PATHS, statusByDoor } from '../core/door-names.js';
 import { decimalOf, PICO_PER_NANO } from '../core/money.js';
-import {
-  nameIndexOf,
-  QUOTA_KINDS,
-  QUOTA_NAMES,
-  NUMBERS_PER_QUOTA,
-  QUOTA_SCOPES,
-  type QuotasLeft,
-  scopeIndexOf,
-} from '../core/quotas.js';
+import { nameIndexOf, NUMBERS_PER_QUOTA, type QuotasLeft, scopeIndexOf } from '../core/quotas-left.js';
+import { QUOTA_KINDS, QUOTA_NAMES, QUOTA_SCOPES } from '../core/quotas.js';
 import { asGroupIndex, type GroupIndex } from '../core/units.js';
 import type { JournalOutcome, JournalRecord } from '../ledger/journal-layout.js';
 import { USAGE_SOURCES } from '../core/token-counts.js';
@@ -147,7 +140,7 @@ function attemptOf(names: CallRecordNames, attempt: EndedAttempt): CallAttempt {
 
 /**
  * Returns what was left of each quota, first of those that every call has. `id` is the account's. `others`
- * has NUMBERS_PER_QUOTA numbers for each quota: its code, its scope's slot, what is left (core/quotas.ts).
+ * has NUMBERS_PER_QUOTA numbers for each quota: its code, its scope's slot, what is left (quotas-left.ts).
  */
 function quotasOf(
   names: CallRecordNames,

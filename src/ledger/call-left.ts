@@ -7,7 +7,8 @@
  * cleared between calls. Further tests, of the numbers that callers get: test/e2e/quotas.test.ts,
  * test/e2e/upstream-headers.test.ts.
  */
-import { QUOTA_NAMES, NUMBERS_PER_QUOTA, quotaCode, type QuotasLeft } from '../core/quotas.js';
+import { NUMBERS_PER_QUOTA, quotaCode, type QuotasLeft } from '../core/quotas-left.js';
+import { QUOTA_NAMES } from '../core/quotas.js';
 import type { AccountIndex } from '../core/units.js';
 import type { Balance } from './balance.js';
 import { EXTENDED_QUOTAS, lowestQuotaOf, type QuotaNumber, TOKENS_PER_MINUTE } from './layout.js';

@@ -18,7 +18,7 @@
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
-import type { QuotasLeft } from '../core/quotas.js';
+import type { QuotasLeft } from '../core/quotas-left.js';
 import type { AccountIndex, CallSlot, MonotonicMs, PicoUnits, WallMs } from '../core/units.js';
 import { asMonotonicMs, asPicoUnits, asWallMs } from '../core/units.js';
 import type { Balance, Settlement } from './balance.js';

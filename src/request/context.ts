@@ -18,7 +18,7 @@ import type { SlotArray } from '../core/slot-array.js';
 import type { AccountIndex, CallSlot, KeyIndex, MonotonicMs } from '../core/units.js';
 import type { CallNeeds, RefusedQuota } from '../ledger/quota-rejections.js';
 import type { JournalWriter } from '../ledger/journal.js';
-import type { QuotasLeft } from '../core/quotas.js';
+import type { QuotasLeft } from '../core/quotas-left.js';
 import type { Ledger } from '../ledger/ledger.js';
 import type { PendingCommits } from '../ledger/pending-commits.js';
 import { CHAT } from '../doors/chat/chat-door.js';

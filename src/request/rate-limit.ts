@@ -17,7 +17,8 @@ import {
   refusedBy,
 } from '../channel/lease-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
-import { QUOTA_NAMES, QUOTA_SCOPES, quotaCode } from '../core/quotas.js';
+import { quotaCode } from '../core/quotas-left.js';
+import { QUOTA_NAMES, QUOTA_SCOPES } from '../core/quotas.js';
 import { asAccountIndex, asGroupIndex, asKeyIndex, asWallMs, ceilDiv } from '../core/units.js';
 import type { Ledger } from '../ledger/ledger.js';
 import type { RefusedQuota } from '../ledger/quota-rejections.js';

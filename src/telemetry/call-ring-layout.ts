@@ -66,7 +66,7 @@
  *      104    32  inFlight, perDay, minute
  *      116    32  quotas       how many further quotas follow, 16 bytes each as above
  */
-import type { QuotasLeft } from '../core/quotas.js';
+import type { QuotasLeft } from '../core/quotas-left.js';
 import { FIELDS_AT, createSpscRing } from '../core/spsc-ring.js';
 import type { TokenCounts } from '../core/token-counts.js';
 import type { AccountIndex, KeyIndex, PicoUnits, WallMs } from '../core/units.js';

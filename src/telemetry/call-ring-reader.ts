@@ -13,7 +13,7 @@
  *   request/chat-exchange.ts.
  * - Memory is given back only after it was read. A visitor must not keep a PlainCall after its visit.
  */
-import type { QuotasLeft } from '../core/quotas.js';
+import type { QuotasLeft } from '../core/quotas-left.js';
 import { FIELDS_AT, SpscReader } from '../core/spsc-ring.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '../core/units.js';
 import * as layout from './call-ring-layout.js';

@@ -11,7 +11,7 @@
  *   before its fields are written. Checked (`#isPlainOpen`).
  */
 import { invariant } from '../core/errors.js';
-import { NUMBERS_PER_QUOTA } from '../core/quotas.js';
+import { NUMBERS_PER_QUOTA } from '../core/quotas-left.js';
 import { FIELDS_AT, SpscWriter } from '../core/spsc-ring.js';
 import * as layout from './call-ring-layout.js';
 import { CALL_ATTEMPTS_MAX, CALL_ERROR_CHARS_MAX } from './call-record.js';
@@ -98,7 +98,7 @@ export class CallRingWriter {
 
   /**
    * Begins the record of a plain call (call-ring-layout.ts). Writes the number of the other quotas, and
-   * `others`, which describes them (QuotasLeft in core/quotas.ts). Returns where the record's fields begin,
+   * `others`, which describes them (QuotasLeft, quotas-left.ts). Returns where the record's fields begin,
    * in 64-bit words. If the ring is full, counts the call as dropped and returns -1.
    *
    * request/chat-exchange.ts then writes all other fields to `ints`, `floats` and `amounts`, and calls
@@ -192,7 +192,7 @@ export class CallRingWriter {
     this.#ring.publish();
   }
 
-  /** `others` has NUMBERS_PER_QUOTA for each quota: code, slot, left (QuotasLeft in core/quotas.ts). */
+  /** `others` has NUMBERS_PER_QUOTA for each quota: code, slot, left (QuotasLeft in core/quotas-left.ts). */
   #writeQuotas(at: number, others: readonly number[]): void {
     const { floats, ints } = this;
     for (let n = 0, quotaAt = at; n < others.length; n += NUMBERS_PER_QUOTA, quotaAt += layout.QUOTA_BYTES) {

@@ -3,15 +3,8 @@
  * and of no other, whatever calls came before, and whether the module took its quotas at once or not.
  */
 import t from 'tap';
-import {
-  nameIndexOf,
-  NO_QUOTAS,
-  NUMBERS_PER_QUOTA,
-  QUOTA_KINDS,
-  QUOTA_NAMES,
-  QUOTA_SCOPES,
-  scopeIndexOf,
-} from '#src/core/quotas.js';
+import { nameIndexOf, NUMBERS_PER_QUOTA, scopeIndexOf } from '#src/core/quotas-left.js';
+import { NO_QUOTAS, QUOTA_KINDS, QUOTA_NAMES, QUOTA_SCOPES } from '#src/core/quotas.js';
 import {
   asAccountIndex,
   asCallSlot,
