@@ -127,7 +127,7 @@ export function segmentAgeMsOf({ keepHours }: CallRetention): number {
  * segment, so the bounds hold for all together (test/unit/call-log/call-log.test.ts). A segment that an idle
  * process has open may go too: segment-writer.ts sees that before its next write, and begins another.
  *
- * `nowMs` is the time of a RetentionCalendar (core/clock.ts): -Infinity just after the start, so that no
+ * `nowMs` is the time of a RetentionCalendar (core/retention.ts): -Infinity just after the start, so that no
  * segment is too old. Returns the greatest number before the removal, for `createSegment`; 0 without a file.
  */
 export function removeOldSegments(

@@ -11,10 +11,11 @@
  *   and `openSegment` for what is on disk.
  * - A block is written once, also if the end of its segment fails; and no segment has a file that was closed
  *   (test/unit/call-log/segment-writer.test.ts).
- * - A clock that is ahead for some minutes removes nothing: RetentionCalendar (core/clock.ts) sees to it.
+ * - A clock that is ahead for some minutes removes nothing: RetentionCalendar (core/retention.ts) sees to it.
  */
 import { closeSync, fstatSync, rmSync } from 'node:fs';
-import { type Clock, RetentionCalendar } from '../core/clock.js';
+import { RetentionCalendar } from '../core/retention.js';
+import type { Clock } from '../core/clock.js';
 import { errorText } from '../core/errors.js';
 import { writeWhole } from '../telemetry/line-file.js';
 import type { Log } from '../telemetry/log.js';

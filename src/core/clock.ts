@@ -1,15 +1,13 @@
 /**
- * The two clocks of a thread, the time by which old data are removed, timers that fire together, and moments
- * as people write them. Code takes the time from a Clock that it is given, so that tests can stop the time;
- * only the timers go by the thread's own clock. Called from nearly every folder, on any thread.
+ * The two clocks of a thread, timers that fire together, and moments as people write them. Code takes the
+ * time from a Clock that it is given, so that tests can stop the time; only the timers go by the thread's own
+ * clock. Called from nearly every folder, on any thread.
  *
  * Must hold:
  * - `monotonicMs` means the same in all threads and processes of a host, because one writes leases and
  *   windows to shared memory and another reads them (test/unit/core/clock.test.ts).
  * - How long something took is never computed from `wallMs`, which may step. No test finds code that does so.
- * - Only `wallMs` can tell the age of data that outlive a start of the host: see `isWithin`. What an age
- *   removes for good is removed by a RetentionCalendar (test/unit/call-log/segment-writer.test.ts,
- *   test/unit/gateway/webhook-outbox.test.ts, test/unit/store/stored-responses.test.ts).
+ * - Only `wallMs` can tell the age of data that outlive a start of the host: see retention.ts.
  * - A day that is in no calendar is not read as another day (test/unit/core/clock.moment.test.ts).
  */
 import { performance } from 'node:perf_hooks';
@@ -58,57 +56,6 @@ function offsetMs(): number {
     best = { offsetMs: seconds * 1_000 + nanoseconds / 1e6 - (beforeMs + afterMs) / 2, spreadMs };
   }
   return best.offsetMs;
-}
-
-/**
- * Whether `thenMs` is less than `ageMsMax` before `nowMs`, both by the wall clock. A `thenMs` after `nowMs`
- * was written while the clock was ahead: its true age is unknown, and counts as too great.
- */
-export function isWithin(ageMsMax: number, thenMs: number, nowMs: number): boolean {
-  return thenMs > nowMs - ageMsMax && thenMs <= nowMs;
-}
-
-/** How long a wall clock that has stepped ahead must stay there before a RetentionCalendar follows it. */
-const BELIEVED_AFTER_MS = 3_600_000;
-/**
- * For how long after its start a RetentionCalendar says that nothing is old. A clock that is wrong at boot is
- * set right soon, and until then no earlier reading shows that it is wrong.
- */
-const FIRST_AFTER_MS = 240_000;
-
-/**
- * The time by which data are too old and are removed: the wall clock's, but steps ahead count only after an
- * hour (BELIEVED_AFTER_MS). What is removed does not come back when the clock is set right; what stays an
- * hour longer does no harm.
- */
-export class RetentionCalendar {
-  readonly #clock: Clock;
-  readonly #startMs: number;
-  /**
-   * By how much the wall clock was ahead of the monotonic clock, at the calls of `nowMs` in the last hour. A
-   * reading is kept while it is less than all later ones, so the first is the least of the hour.
-   */
-  #readings: { readonly readAtMs: number; readonly aheadMs: number }[] = [];
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-    this.#startMs = clock.monotonicMs();
-  }
-
-  /**
-   * Unix milliseconds; -Infinity until FIRST_AFTER_MS after the start. Call it some times an hour, also if
-   * nothing is to be removed: only a call takes a reading, by which the next calls notice a step ahead.
-   */
-  nowMs(): number {
-    const readAtMs = this.#clock.monotonicMs();
-    const aheadMs = this.#clock.wallMs() - readAtMs;
-    const earlierReadings = this.#readings.filter(
-      (reading) => reading.aheadMs < aheadMs && readAtMs - reading.readAtMs < BELIEVED_AFTER_MS,
-    );
-    this.#readings = [...earlierReadings, { readAtMs, aheadMs }];
-    // The first of `#readings` is there: this call has just added one.
-    return readAtMs - this.#startMs < FIRST_AFTER_MS ? -Infinity : readAtMs + this.#readings[0]!.aheadMs;
-  }
 }
 
 /**

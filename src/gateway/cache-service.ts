@@ -20,7 +20,8 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { MessagePort } from 'node:worker_threads';
 import type { AskReply, Question, Withdrawal } from '../core/ask-port.js';
-import { type Clock, isWithin } from '../core/clock.js';
+import { isWithin } from '../core/retention.js';
+import type { Clock } from '../core/clock.js';
 import type { CacheMessage, CacheReply, CachedResponse } from '../channel/cache-messages.js';
 import { asWallMs } from '../core/units.js';
 import {

@@ -24,7 +24,8 @@
  */
 import { webhookKeyOf } from '../config/notify-schema.js';
 import type { Settings } from '../config/schema.js';
-import { type Clock, RetentionCalendar } from '../core/clock.js';
+import { RetentionCalendar } from '../core/retention.js';
+import type { Clock } from '../core/clock.js';
 import type { NoticeRows, WaitingWebhook } from '../store/notice-rows.js';
 import type { Log } from '../telemetry/log.js';
 import type { WebhookCounts } from '../telemetry/metrics-source.js';

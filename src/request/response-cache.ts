@@ -20,7 +20,8 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { CachedResponse, CacheMessage, CacheReply } from '../channel/cache-messages.js';
 import { AskPort, replyOrElse, PendingReplies } from '../core/ask-port.js';
-import { type Clock, isWithin } from '../core/clock.js';
+import { isWithin } from '../core/retention.js';
+import type { Clock } from '../core/clock.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
 import { CACHED_BYTES_MAX, FRAME_BYTES_MAX } from '../core/limits.js';
 import {

@@ -7,7 +7,8 @@
  * twice after a crash, or replays a response that nobody paid (test/durability/crash-idempotency.test.ts).
  * `due` returns the very objects that wait: `recordWritten` tells newer ones by their identity.
  */
-import { RetentionCalendar, type Clock } from '../core/clock.js';
+import { RetentionCalendar } from '../core/retention.js';
+import type { Clock } from '../core/clock.js';
 import { nameOfResponse, type ResponseKey, type ResponseRecord } from '../registry/stored-response.js';
 import type { FlushedResponses } from './flush.js';
 import type { ResponseBounds, ResponseChanges } from './response-table.js';
