@@ -274,20 +274,21 @@ export class ResponseTable {
 
   /**
    * Removes a response from all tables. `age` is the key of its row of ages, `countedBytes` the value there.
-   * Returns the bytes that the response counted for.
+   * Returns the bytes that the response counted for. `model` counted them; by default that of its key.
    */
-  #removeRow(age: Age, countedBytes: unknown, models: ModelRows | undefined): number {
+  #removeRow(age: Age, countedBytes: unknown, models: ModelRows | undefined, model?: string): number {
     const { answers, answerAges } = this.#tables;
     const [endedMs, account, key] = age;
     const bytes = countedBytesOf(countedBytes);
     answers.removeSync([account, key]);
     answerAges.removeSync([endedMs, account, key]);
     if (models === undefined) return bytes;
-    const model = modelOfCacheKey({ account: asAccountIndex(account), key });
-    models.ages.removeSync([model, endedMs, account, key]);
-    const bytesLeft = (models.bytes.get(model) ?? 0) - bytes;
-    if (bytesLeft > 0) models.bytes.set(model, bytesLeft);
-    else models.bytes.delete(model);
+    const keyModel = modelOfCacheKey({ account: asAccountIndex(account), key });
+    models.ages.removeSync([keyModel, endedMs, account, key]);
+    const counted = model ?? keyModel;
+    const bytesLeft = (models.bytes.get(counted) ?? 0) - bytes;
+    if (bytesLeft > 0) models.bytes.set(counted, bytesLeft);
+    else models.bytes.delete(counted);
     return bytes;
   }
 
@@ -305,7 +306,10 @@ export class ResponseTable {
       for (const { key, value } of oldest) {
         if ((models.bytes.get(model) ?? 0) <= bytesMax) return removed;
         const [, ...age] = key;
-        removed += this.#removeRow(age, value, models);
+        // By its own key: if that is damaged, it is not among the ages of the model that the response names,
+        // and would stay the oldest for ever.
+        models.ages.removeSync(key);
+        removed += this.#removeRow(age, value, models, model);
       }
     }
     return removed;

@@ -179,6 +179,31 @@ void t.test('a damaged sum or row stops no flush, and the sum is true again', as
   }
 });
 
+void t.test('a damaged row of the ages of a model goes as any other, and stops nothing', async (t) => {
+  const path = t.testdir();
+  const put = (store: Store, key: string, endedMs: number, modelBytesMax: Map<string, number>): void => {
+    const kept = [answer(key, endedMs, { bytes: new Uint8Array(1_000) })];
+    store.commit(() => store.cached.apply({ kept, forgotten: [], bounds: { ...NO_BOUNDS, modelBytesMax } }));
+  };
+  const before = new Store(path);
+  put(before, 'small/a', 5, new Map());
+  await before.close();
+  const root = open({ path: storePath(path), noSubdir: true, pageSize: 4096, maxDbs: 48 });
+  const ages = root.openDB('cached_model_ages', { useVersions: false });
+  ages.removeSync(['small', 5, FIRST, 'small/a']);
+  // The response in it is not one of its model's.
+  ages.putSync(['small', 5, FIRST, 'smell/a'], 1_512);
+  await root.close();
+  const store = new Store(path);
+  // Its bytes alone are more than the bound of its model.
+  put(store, 'small/b', 6, new Map([['small', 1_000]]));
+  const keys = store.cached.keys(undefined, 10).map(({ key }) => key);
+  t.same(keys, ['small/a'], 'the response whose age is lost stays until the bound of all removes it');
+  put(store, 'small/c', 7, new Map([['small', 2_000]]));
+  t.ok(store.cached.find(answer('small/c', 7)));
+  await store.close();
+});
+
 void t.test('what is put in place of a damaged response lives as long as any other', async (t) => {
   const path = t.testdir();
   const first = new Store(path);
