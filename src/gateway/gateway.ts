@@ -101,7 +101,10 @@ export class Gateway {
         // (ResponseCache).
         listeners.clearCache(message.model);
         await accounting.cache.clear(message.model);
+        return;
     }
+    // A supervisor of a newer version may send other kinds, which main.ts ignores.
+    message satisfies never;
   }
 
   /** Records, as a change, a reload by a signal or by a changed file. Never rejects. */

@@ -237,7 +237,9 @@ export class IdempotencyService implements FlushedResponses {
         return;
       case 'replayed':
         this.#countReplay(listener, -message.bytes);
+        return;
     }
+    message satisfies never;
   }
 
   /** Replies in any case: a listener waits for the reply without a bound of its own. */

@@ -75,6 +75,8 @@ export class LeaseScopes {
       case 'upstream':
         return this.#upstreamAddress(asUpstreamScopeIndex(index));
     }
+    kind satisfies never;
+    return undefined;
   };
 
   /** Returns the groups that the account is in: its own group, the group above that, and so on. */

@@ -44,6 +44,9 @@ type FixedInit = Omit<
   'parserPort' | 'lockPort' | 'cachePort' | 'leasePort' | 'port' | 'requestPrefix' | 'settings' | 'tracing'
 >;
 
+/** What a listener sends once it listens. The start deals with the two other kinds. */
+type MessageOfListener = Exclude<FromListener, { readonly kind: 'listening' | 'listen_failed' }>;
+
 interface ListenersOptions {
   /** The settings of the start. */
   readonly settings: Settings;
@@ -305,7 +308,7 @@ export class Listeners implements WorkerClients {
     return { init, ports: ports.filter((port) => port !== undefined) };
   }
 
-  #onMessage(index: number, listener: Listener, message: FromListener): void {
+  #onMessage(index: number, listener: Listener, message: MessageOfListener): void {
     switch (message.kind) {
       case 'drained':
         listener.isDrained = true;
@@ -322,7 +325,9 @@ export class Listeners implements WorkerClients {
         return;
       case 'journal_half_full':
         this.#options.accounting.flush.drain();
+        return;
     }
+    message satisfies never;
   }
 
   /** Gives a listener a new channel to a worker. */

@@ -129,5 +129,7 @@ main.on('message', (message: ToSpanExport) => {
       return;
     case 'close':
       void close();
+      return;
   }
+  message satisfies never;
 });
