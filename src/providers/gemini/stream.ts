@@ -5,16 +5,16 @@
  *
  * Follows https://ai.google.dev/api/generate-content#method:-models.streamgeneratecontent (v1beta), read
  * 2026-11. Each event is a response with the new parts; a function call is whole in one part. Usage is in
- * each event, and the last one counts. No event marks the end: the stream ends with the body.
+ * each event (stream-usage.ts). No event marks the end: the stream ends with the body.
  *
  * Must hold: memory is bounded. A stream keeps the event that is not whole yet, the template and one event
- * that matches it, the last usage, and counters for each candidate
+ * that matches it, the last usage (StreamUsage), and counters for each candidate
  * (test/unit/providers/gemini/stream.test.ts, test/unit/providers/long-events.test.ts). An event that
  * text-template.ts reads without a parse means what the parsed event would mean.
  */
 import { isUtf8 } from 'node:buffer';
 import { exactJson } from '../../core/exact-json.js';
-import { isRecord, parsedJson } from '../../core/json.js';
+import { isRecord } from '../../core/json.js';
 import { UPSTREAM_RESPONSE_BYTES_MAX } from '../../core/limits.js';
 import { forEachData, SseSplitter } from '../../protocol/sse.js';
 import { ChunkWriter, type FinishReason, type TextMember } from '../chat-writer.js';
@@ -34,8 +34,8 @@ import {
   partsOf,
   signatureMember,
   toolCallOf,
-  usageOf,
 } from './response.js';
+import { StreamUsage } from './stream-usage.js';
 import { TextTemplate } from './text-template.js';
 
 interface CandidateState {
@@ -63,17 +63,7 @@ export class GeminiStream implements ProviderStream {
   /** The candidate's index and the delta's member for events that match the template. */
   #templateIndex = 0;
   #templateMember: TextMember = 'content';
-  /** The last usage that was parsed. */
-  #reportedUsage: ProviderUsage | undefined;
-  /** Whether a part has come in an event without usage since: `#reportedUsage` lacks its tokens. */
-  #isUsageOld = false;
-  /** The chunk with `#reportedUsage` was returned. */
-  #isUsageWritten = false;
-  /**
-   * The last event, if it matched the template; else undefined. The usage in that event is newer than
-   * `#reportedUsage`, and parsed only if needed.
-   */
-  #lastMatchedEvent: string | undefined;
+  readonly #usage = new StreamUsage();
 
   constructor(call: UnsignedCall) {
     this.#call = call;
@@ -86,8 +76,7 @@ export class GeminiStream implements ProviderStream {
   }
 
   get usageSoFar(): ProviderUsage | undefined {
-    if (this.#lastMatchedEvent !== undefined) this.#readUsage(parsedJson(this.#lastMatchedEvent));
-    return this.#reportedUsage;
+    return this.#usage.last;
   }
 
   push(bytes: Uint8Array): string {
@@ -104,7 +93,6 @@ export class GeminiStream implements ProviderStream {
       if (finish === undefined) throw ProviderError.invalid('the stream ended before its end');
       if (!isClosed) chunks += writer.finish(finish, index);
     }
-    if (this.#lastMatchedEvent !== undefined) this.#readUsage(parsedJson(this.#lastMatchedEvent));
     return chunks + this.#usageChunk(writer) + writer.done();
   }
 
@@ -116,11 +104,10 @@ export class GeminiStream implements ProviderStream {
     return true;
   }
 
-  /** The usage, unless it was returned before or is old: then it is no report of the whole call. */
+  /** The usage of the call, if there is one and it was not written before. */
   #usageChunk(writer: ChunkWriter): string {
-    if (this.#reportedUsage === undefined || this.#isUsageOld || this.#isUsageWritten) return '';
-    this.#isUsageWritten = true;
-    return writer.usage(this.#reportedUsage);
+    const usage = this.#usage.next();
+    return usage === undefined ? '' : writer.usage(usage);
   }
 
   #chunksOf(events: Buffer): string {
@@ -137,8 +124,7 @@ export class GeminiStream implements ProviderStream {
   #chunkByTemplate(data: string): string | undefined {
     const text = this.#textTemplate.textIn(data);
     if (text === undefined || this.#candidates.get(this.#templateIndex)?.isClosed !== false) return undefined;
-    this.#lastMatchedEvent = data;
-    if (text !== '') this.#isUsageOld = true;
+    this.#usage.matchedEvent(data, text !== '');
     // `!`: the template is learned of a parsed event, which made the writer.
     return text === '' ? '' : this.#writer!.piece(this.#templateMember, text, this.#templateIndex);
   }
@@ -158,14 +144,6 @@ export class GeminiStream implements ProviderStream {
     this.#templateMember = part.thought === true ? 'reasoning_content' : 'content';
   }
 
-  /** Takes the usage of a parsed event, if the event has any. */
-  #readUsage(event: unknown): void {
-    if (!isRecord(event) || event.usageMetadata === undefined) return;
-    this.#reportedUsage = usageOf(event);
-    this.#isUsageOld = false;
-    this.#isUsageWritten = false;
-  }
-
   /** The chunks for one event, which is parsed. Throws a ProviderError. */
   #chunksOfEvent(data: string): string {
     // Integers of 64 bits matter in arguments of tools alone, so only such events are searched for them.
@@ -179,10 +157,7 @@ export class GeminiStream implements ProviderStream {
       modelOf(event, this.#call),
       Math.floor(this.#call.nowMs / 1_000),
     ));
-    if (this.#lastMatchedEvent !== undefined && event.usageMetadata === undefined)
-      this.#readUsage(parsedJson(this.#lastMatchedEvent));
-    this.#lastMatchedEvent = undefined;
-    this.#readUsage(event);
+    this.#usage.parsedEvent(event);
     const { candidates } = event;
     // A refusal after candidates have come finishes no candidate: `end` rejects the stream if one is
     // unfinished.
@@ -196,7 +171,6 @@ export class GeminiStream implements ProviderStream {
       if (!isRecord(candidate)) throw ProviderError.invalid('a candidate is no object');
       chunks += this.#chunksOfCandidate(writer, candidate, position);
     }
-    if (event.usageMetadata !== undefined) this.#isUsageOld = false;
     // At once, because the body may never end.
     if (this.#isWhole) chunks += this.#usageChunk(writer);
     this.#learn(data, candidates as unknown[], event);
@@ -217,7 +191,7 @@ export class GeminiStream implements ProviderStream {
     if (state === undefined) {
       state = { calls: 0, images: 0, finish: undefined, isClosed: false };
       this.#candidates.set(index, state);
-      chunks = writer.role(index, this.#reportsUsageEarly ? this.#reportedUsage : undefined);
+      chunks = writer.role(index, this.#reportsUsageEarly ? this.#usage.last : undefined);
     }
     const logprobs = logprobsOf(candidate);
     let partChunks = logprobs === undefined ? '' : writer.delta('{}', index, JSON.stringify(logprobs));
@@ -228,7 +202,7 @@ export class GeminiStream implements ProviderStream {
       state.isClosed = false;
       // A call that comes after the finish. Other finishes stay, as in `finishOf`.
       if (state.finish === 'stop' && state.calls > 0) state.finish = 'tool_calls';
-      this.#isUsageOld = true;
+      this.#usage.part();
     }
     if (typeof candidate.finishReason === 'string') {
       state.finish = finishOf(candidate.finishReason, { hasCalls: state.calls > 0 });

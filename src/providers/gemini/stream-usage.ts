@@ -1,0 +1,79 @@
+/**
+ * Knows what a Gemini stream has reported of its usage, and whether that covers all that has come. stream.ts
+ * makes one StreamUsage for each stream, and tells it of each event and part. Pure; upstream worker.
+ *
+ * Each event may have a usage, which counts all tokens so far; the last one counts
+ * (https://ai.google.dev/api/generate-content#UsageMetadata, v1beta, read 2026-11). An event that matched the
+ * template of text-template.ts is not parsed: its usage is read only if it turns out to be the last.
+ *
+ *     matchedEvent                       an event that matched
+ *     parsedEvent, then part if it has   any other event
+ *     next                               at the end, and whenever all candidates have finished
+ *
+ * Must hold: a usage without the tokens of a later part is not given as that of the call, or the call is
+ * billed too low: without one upstream/ counts the tokens itself. No usage is given twice
+ * (test/unit/providers/gemini/stream-usage.test.ts, test/unit/providers/gemini/stream.test.ts).
+ */
+import { isRecord, membersOf, parsedJson, type Members } from '../../core/json.js';
+import type { ProviderUsage } from '../provider-usage.js';
+import { usageOf } from './response.js';
+
+export class StreamUsage {
+  /** The last usage that was read. */
+  #reported: ProviderUsage | undefined;
+  /** Whether a part has come after the event of `#reported`. */
+  #isOld = false;
+  /** Whether `next` has given `#reported`. */
+  #isGiven = false;
+  /** Whether the event whose parts come now has a usage, which counts these parts. */
+  #coversParts = false;
+  /** The last event, if it matched: its usage is newer than `#reported`, and is not read yet. */
+  #unreadEvent: string | undefined;
+
+  /** Call for an event that matched. `hasText`: it brings a part. Costs no parse. */
+  matchedEvent(event: string, hasText: boolean): void {
+    this.#unreadEvent = event;
+    if (hasText) this.#isOld = true;
+  }
+
+  /** Call for an event that was parsed, before its parts. */
+  parsedEvent(event: Members): void {
+    this.#coversParts = isRecord(event.usageMetadata);
+    if (this.#coversParts) {
+      this.#unreadEvent = undefined;
+      this.#read(event);
+    } else this.#readUnread();
+  }
+
+  /** Call after `parsedEvent` if the event brings a part: a text, a call, media, probabilities. */
+  part(): void {
+    if (!this.#coversParts) this.#isOld = true;
+  }
+
+  /** The last usage, which may lack tokens; undefined if there is none. */
+  get last(): ProviderUsage | undefined {
+    this.#readUnread();
+    return this.#reported;
+  }
+
+  /** The usage of all that has come; undefined if there is none, or if an earlier call has given it. */
+  next(): ProviderUsage | undefined {
+    this.#readUnread();
+    if (this.#isOld || this.#isGiven) return undefined;
+    this.#isGiven = true;
+    return this.#reported;
+  }
+
+  #readUnread(): void {
+    if (this.#unreadEvent === undefined) return;
+    const event = membersOf(parsedJson(this.#unreadEvent));
+    this.#unreadEvent = undefined;
+    if (isRecord(event.usageMetadata)) this.#read(event);
+  }
+
+  #read(event: Members): void {
+    this.#reported = usageOf(event);
+    this.#isOld = false;
+    this.#isGiven = false;
+  }
+}
