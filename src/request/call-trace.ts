@@ -1,6 +1,6 @@
 /**
  * The trace that a call belongs to (W3C Trace Context): begun from the client's headers, carried to the
- * upstream, ended as the span of the call. intake.ts begins it, chat-exchange.ts ends it. Listener thread.
+ * upstream, ended as the span of the call. intake.ts begins it, recorded-call.ts ends it. Listener thread.
  *
  * If no spans are exported, the client's `traceparent` is passed on, so that its trace does not break here.
  * Otherwise every call of a known caller has a trace. CallTracer decides at once whether the trace is

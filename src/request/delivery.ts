@@ -20,8 +20,8 @@
  *
  * Must hold: the call is settled or released exactly once, whoever ends it, and before its last byte is
  * written. The call keeps its slot until it is over, so the bound of calls in flight bounds `committing` and
- * `sending` responses too (test/unit/request/chat-exchange.test.ts, test/e2e/money.test.ts,
- * test/e2e/leaving-clients.test.ts). The channel calls `onEnd`, `onCut` or `onFail` once, last.
+ * `sending` responses too (also test/e2e/money.test.ts, test/e2e/leaving-clients.test.ts). The channel calls
+ * `onEnd`, `onCut` or `onFail` once, last.
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import type { MonotonicMs } from '../core/units.js';

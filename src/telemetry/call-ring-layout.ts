@@ -1,7 +1,7 @@
 /**
  * The call ring, which carries ended calls to the access log and the call log: its layout, and an ended call
  * as its listener knows it (EndedCall), with accounts, keys, models and upstreams by number, not by name.
- * Each listener has a ring. request/chat-exchange.ts makes an EndedCall of each call that goes to one of the
+ * Each listener has a ring. request/recorded-call.ts makes an EndedCall of each call that goes to one of the
  * logs, and appends it (call-ring-writer.ts); the main thread reads the calls (call-ring-reader.ts), and
  * gateway/call-lines.ts makes the `CallRecord` of each, with names. A plain call (below) has no such object,
  * unless calls are exported as log records. A ring is in memory only, so a new version may change the layout
@@ -11,7 +11,7 @@
  * Must hold: writers and readers follow these tables, and the constants below repeat the tables
  * (test/unit/telemetry/call-ring-writer.test.ts compares what goes in and comes out). Add a new field here,
  * in call-ring-writer.ts and in call-ring-reader.ts. If plain calls have it, add it also in `#appendPlain` of
- * request/chat-exchange.ts and in `addPlain` of call-log/block-builder.ts, which write and read them
+ * request/recorded-call.ts and in `addPlain` of call-log/block-builder.ts, which write and read them
  * (test/unit/call-log/plain-calls.test.ts).
  *
  *     byte  bits  field of a record, after its kind and length (core/spsc-ring.ts)

@@ -10,7 +10,7 @@
  *
  * Must hold (test/unit/telemetry/call-ring-writer.test.ts, test/unit/call-log/plain-calls.test.ts):
  * - Each field is read from the word to which it is written: by call-ring-writer.ts, or for a plain call by
- *   request/chat-exchange.ts.
+ *   request/recorded-call.ts.
  * - Memory is given back only after it was read. A visitor must not keep a PlainCall after its visit.
  */
 import type { QuotasLeft } from '../core/quotas-left.js';

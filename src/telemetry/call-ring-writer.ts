@@ -1,6 +1,6 @@
 /**
  * The listener's side of the call ring, which carries ended calls to the main thread for the access log and
- * the call log (call-ring-layout.ts). A listener writes a record when a call ends (request/chat-exchange.ts):
+ * the call log (call-ring-layout.ts). A listener writes a record when a call ends (request/recorded-call.ts):
  * it asks `chooseLogged` and `chooseStored` once each, and then calls `append`, or `beginPlain` and
  * `publish`. call-ring-reader.ts is the main thread's side.
  *
@@ -101,7 +101,7 @@ export class CallRingWriter {
    * `others`, which describes them (QuotasLeft, quotas-left.ts). Returns where the record's fields begin,
    * in 64-bit words. If the ring is full, counts the call as dropped and returns -1.
    *
-   * request/chat-exchange.ts then writes all other fields to `ints`, `floats` and `amounts`, and calls
+   * request/recorded-call.ts then writes all other fields to `ints`, `floats` and `amounts`, and calls
    * `publish`. The caller gives no object, because most calls are plain and an object would cost more than
    * the record.
    */

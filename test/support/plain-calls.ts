@@ -1,7 +1,7 @@
 /**
  * Writes a call into the ring as a plain one, from the numbers of an EndedCall: for tests of what reads it.
- * A listener does so from what it has at hand (request/chat-exchange.ts), which
- * test/unit/request/chat-exchange.test.ts compares.
+ * A listener does so from what it has at hand (request/recorded-call.ts), which
+ * test/unit/request/recorded-call.test.ts compares.
  */
 import type { EndedCall } from '#src/telemetry/call-ring-layout.js';
 import * as layout from '#src/telemetry/call-ring-layout.js';

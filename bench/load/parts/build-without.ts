@@ -27,7 +27,7 @@ const PARTS = {
   books: { JournalWriter: { append: '() => 0' } },
   /** What listeners and workers record of calls in shared memory, and looking at the clock for it. */
   metrics: {
-    ChatExchange: { bodyRead: NOTHING, responseBegun: NOTHING, charged: NOTHING, report: NOTHING },
+    RecordedCall: { bodyRead: NOTHING, responseBegun: NOTHING, charged: NOTHING, report: NOTHING },
     ListenerMetrics: {
       callBegun: NOTHING,
       callEnded: NOTHING,
