@@ -8,7 +8,7 @@ import { relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { format } from 'oxfmt';
 import { ROOT } from '../dist/admin/addresses.js';
-import { OTHER_ROUTES } from '../dist/admin/route.js';
+import { OTHER_ROUTES } from '../dist/admin/other-routes.js';
 import { ADMIN_ROUTES } from '../dist/admin/routes.js';
 import { createProgram } from '../dist/cli/program.js';
 import { settingsDeclaration } from '../dist/config/schema.js';

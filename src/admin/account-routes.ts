@@ -5,7 +5,7 @@
  *
  * Must hold: each change runs inside `service.change`, in one transaction with the row that says who made the
  * change (test/unit/admin/api.test.ts, test/unit/admin/openapi.test.ts). Statements are read by
- * `service.read`, which knows what all processes have used (RecordReader of route.ts). Views:
+ * `service.read`, which knows what all processes have used (RecordReader of context.ts). Views:
  * test/unit/admin/account-routes.account-view.test.ts, test/unit/admin/account-routes.history.test.ts.
  */
 import * as Type from 'typebox';

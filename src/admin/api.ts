@@ -15,13 +15,11 @@ import type { Log } from '../telemetry/log.js';
 import { ROOT } from './addresses.js';
 import { type AdminResponse, methodNotAllowed, responseOfError } from './http.js';
 import { parseBody } from './json-body.js';
+import type { AdminParts, Requester, RequestService } from './context.js';
 import {
   ADMIN_BODY_BYTES_MAX,
-  type AdminParts,
   isVariable,
   JSON_TYPE,
-  type Requester,
-  type RequestService,
   type Route,
   type RouteInput,
   TextResponse,
@@ -183,7 +181,7 @@ function causeOf({ method, path, action }: Route, { operator, from }: Requester)
   return { actor: { ...operator, from }, action };
 }
 
-/** Returns a 403, or undefined if the role may use the route. server.ts asks of OTHER_ROUTES (route.ts). */
+/** Returns a 403, or undefined if the role may use the route. server.ts asks of other-routes.ts. */
 export function roleRejectionOf(
   role: Role,
   { method, roles }: Pick<Route, 'method' | 'roles'>,

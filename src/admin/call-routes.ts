@@ -21,7 +21,8 @@ import type { ClippedText } from '../telemetry/contents-layout.js';
 import { type CallRecord, callView } from '../telemetry/call-record.js';
 import { checkFromTo, isDay, momentOf, pageLimit } from './fields.js';
 import { quoted } from './input-reader.js';
-import { defineRoute, type RecordReader } from './route.js';
+import type { RecordReader } from './context.js';
+import { defineRoute } from './route.js';
 import { closedObject, Money, orNull, optionalText } from './views.js';
 
 const PAGE_CALLS_MAX = 1_000;

@@ -11,7 +11,8 @@ import * as Type from 'typebox';
 import { ProxyError } from '../core/errors.js';
 import { OperatorChange } from '../registry/operator-change.js';
 import { checkFromTo, listOf, PAGE_ITEMS_DEFAULT, PAGE_PARAMETERS } from './fields.js';
-import { defineRoute, type RecordReader } from './route.js';
+import type { RecordReader } from './context.js';
+import { defineRoute } from './route.js';
 import { closedObject, listSchema, optionalText } from './views.js';
 
 const optionalSeconds = (description: string) => Type.Optional(Type.Integer({ minimum: 0, description }));

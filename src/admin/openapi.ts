@@ -13,7 +13,8 @@ import { packageVersion } from '../core/version.js';
 import { ERROR_SCHEMA, errorResponses } from '../protocol/openapi.js';
 import { REFERENCE_RULE } from '../registry/record-id.js';
 import { ROOT } from './addresses.js';
-import { LIVE_ROUTE, isVariable, JSON_TYPE, type Route } from './route.js';
+import { LIVE_ROUTE } from './other-routes.js';
+import { isVariable, JSON_TYPE, type Route } from './route.js';
 import { RangeQuery, withRules } from './fields.js';
 
 /** Returns the document as a value that JSON can express. `routes` has no LIVE_ROUTE, so it is added. */

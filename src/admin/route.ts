@@ -1,35 +1,19 @@
 /**
- * Four things that the files of the admin interface share: the type of a route, by which api.ts serves
- * requests and openapi.ts describes the route; `defineRoute`, with which the route files create theirs; the
- * parts of the gateway that routes use (AdminContext); and OTHER_ROUTES, what server.ts serves besides the
- * routes, and whose other methods it answers with 405. Main thread of a gateway, and commands that work
- * without one.
+ * The type of a route of the admin interface, and `defineRoute`, with which the route files create theirs.
+ * api.ts serves requests by them, and openapi.ts describes them. Main thread of a gateway, and commands that
+ * work without one.
  *
  * Must hold: each route has the roles that may use it, and a route with another method than GET declares its
- * roles. Each route that makes changes has an action, the name under which its changes are recorded
- * (test/unit/admin/roles.test.ts, test/unit/admin/openapi.test.ts). OTHER_ROUTES, which
- * scripts/write-docs.mjs and tests read, says what server.ts does (test/e2e/operator-roles.test.ts).
+ * roles, or it does not compile. Each route that makes changes has an action, the name under which its
+ * changes are recorded (test/unit/admin/roles.test.ts, test/unit/admin/openapi.test.ts). A route keeps its
+ * method, path and view as types, by which the commands know the view (`RouteViews` of routes.ts).
  */
 import { type Static, type TObject, type TSchema } from 'typebox';
-import type { CallReader } from '../call-log/call-reader.js';
-import type { ContentsReader } from '../call-log/contents-writer.js';
-import { OIDC_CALLBACK_PATH, OIDC_START_PATH } from '../config/oidc-schema.js';
-import type { SettingChange, SettingInForce } from '../config/settings-in-force.js';
-import { ALL_ROLES, type Operator, type Roles, RIGHTS } from '../core/roles.js';
-import type { ChangeDetails } from '../registry/operator-change.js';
-import type { Accounts } from '../registry/accounts.js';
-import type { Credits } from '../registry/credits.js';
-import type { Groups } from '../registry/groups.js';
-import type { Keys } from '../registry/keys.js';
-import type { Operators } from '../registry/operators.js';
-import type { Registry, RegistryService } from '../registry/registry.js';
-import type { AccountSpan } from '../telemetry/account-history.js';
-import type { RingName } from '../telemetry/history.js';
-import type { LogChange, LogView } from '../telemetry/log-switch.js';
-import type { Log } from '../telemetry/log.js';
-import { PLAYGROUND_PATH, ROOT, SESSION_PATH } from './addresses.js';
-import { type HostView, closedObject } from './views.js';
+import { invariant } from '../core/errors.js';
+import { ALL_ROLES, type Roles } from '../core/roles.js';
+import type { AdminContext } from './context.js';
 import { createReader, parseQuery } from './input-reader.js';
+import { closedObject } from './views.js';
 
 /**
  * Much more than a body needs: it has a few fields, of which the longest is a note of 500 characters.
@@ -39,109 +23,7 @@ export const ADMIN_BODY_BYTES_MAX = 64 * 1024;
 
 export const JSON_TYPE = 'application/json';
 
-/** Who sends a request, and from where. */
-export interface Requester {
-  readonly operator: Operator;
-  /** The client's address as text, or the system's user of a command that works without a gateway. */
-  readonly from: string;
-}
-
-/**
- * What is read without `service`: the registry without statements of accounts, groups and keys, and without
- * changes. A statement that is read elsewhere than in `service.read` lacks what other processes have used.
- */
-export interface RecordReader extends Readonly<Pick<Registry, 'catalog' | 'changes' | 'usage'>> {
-  readonly accounts: Pick<Accounts, 'recordOf'>;
-  readonly groups: Pick<Groups, 'membersOf'>;
-  readonly keys: Pick<Keys, 'recordOf'>;
-  readonly credits: Pick<Credits, 'list'>;
-  readonly operators: Pick<Operators, 'find' | 'identityOf' | 'list'>;
-}
-
-/** The registry for one request. Its changes are recorded as changes of the requester. */
-export interface RequestService extends Pick<RegistryService, 'read'> {
-  /** Runs `work` in one transaction. What `work` throws undoes all of it. */
-  change<Result>(work: (registry: Registry) => Result): Result | Promise<Result>;
-  /**
-   * Records a change that was made outside the registry. If the change cannot be recorded, the log and the
-   * response say so. Never rejects for that.
-   */
-  record(note: ChangeDetails): Promise<void>;
-}
-
-/** What `respond` of a route gets besides its input: the gateway's parts, and the requester. */
-export interface AdminContext extends Omit<AdminParts, 'service'>, Requester {
-  readonly service: RequestService;
-  readonly log: Log;
-  /** Adds a warning to a response of success. A second warning replaces the first. */
-  readonly warn: (text: string) => void;
-  /** Aborted when the requester has left, for work that takes long. Undefined for a command. */
-  readonly requesterLeft: AbortSignal | undefined;
-}
-
-/** The parts of the gateway that routes use. A command without a gateway has others (cli/store-client.ts). */
-export interface AdminParts {
-  readonly registry: RecordReader;
-  readonly service: RegistryService;
-  /** Resolves when all charges settled so far are in the store. False if some are not. */
-  readonly flushBooks: () => Promise<boolean>;
-  /** Writes the records and contents of this process's calls that have ended, so that a read finds them. */
-  readonly flushCalls: () => void;
-  /** Returns the document of `/admin/v1/status`. */
-  readonly status: () => object | Promise<object>;
-  /** Reads the settings again. `dryRun` only reports what would change; `restart` also replaces gateways. */
-  readonly reload: (request: {
-    readonly dryRun: boolean;
-    readonly restart: boolean;
-  }) => Promise<ReloadResult>;
-  /** Changes what is logged, by the fields that `change` has, and returns what is logged afterwards. */
-  readonly changeLog: (change: LogChange) => LogView;
-  /** Resets the breakers of that model's upstreams, or of all. Resolves when all processes have done so. */
-  readonly resetUpstreams: (model: string | undefined) => Promise<void>;
-  /** Removes the cached responses of that model, or of all. Resolves when all processes have done so. */
-  readonly clearCache: (model: string | undefined) => Promise<void>;
-  /** Returns the ended spans of that ring, each with its busiest accounts. */
-  readonly accountSpans: (ring: RingName) => readonly AccountSpan[];
-  /** Returns each setting with the value that is in force now, and where that value comes from. */
-  readonly settings: () => readonly SettingInForce[];
-  /** Reads the call log, which is empty if `call_log` was never on. */
-  readonly calls: CallReader;
-  /** Reads contents of calls. There are none if `call_log.contents` was never on. */
-  readonly contents: ContentsReader;
-  /** Undefined if nothing is shared with other hosts. */
-  readonly hosts: SharedHosts | undefined;
-}
-
-export interface ReloadResult {
-  readonly applied: readonly string[];
-  readonly restartNeeded: readonly string[];
-  /** Values before and after: of both lists in a dry run, else of what was applied. */
-  readonly changes?: readonly SettingChange[] | undefined;
-  /** Why nothing was applied, each a whole line; empty if the settings were applied. */
-  readonly problems: readonly string[];
-  /** How many gateways are being replaced from now on. */
-  readonly replacing: number;
-}
-
-/** What the routes need of the host directory. */
-export interface SharedHosts {
-  list(): Promise<readonly SharedHost[]>;
-  /**
-   * Removes a host that will not come back. Rejects with a ProxyError (core/errors.ts), which becomes the
-   * error response, if the host is alive or unknown, or the server of sharing cannot be reached.
-   */
-  forget(id: string): Promise<void>;
-}
-
-export interface SharedHost {
-  readonly id: string;
-  readonly isSelf: boolean;
-  readonly state: HostView['state'];
-  /** When the server of sharing last heard the host: Unix ms by its clock; undefined if it does not know. */
-  readonly heardMs: number | undefined;
-}
-
-type RouteMethod = 'GET' | 'POST' | 'PUT' | 'DELETE';
+export type RouteMethod = 'GET' | 'POST' | 'PUT' | 'DELETE';
 
 export interface RouteInput<Query, Body> {
   /** The path's variable segment, decoded; empty in a route without one. */
@@ -241,6 +123,8 @@ export function defineRoute<
   Body extends TObject = typeof NO_FIELDS,
 >(declaration: RouteDeclaration<Method, Path, Query, Body, Response>): Route<Method, Path, Static<Response>> {
   const { path } = declaration;
+  const segments = path.slice(1).split('/');
+  invariant(segments.filter(isVariable).length <= 1, 'a path has at most one variable segment');
   // If the declaration has no `query`, TypeScript infers for Query its default, the type of NO_FIELDS. So the
   // cast is safe. The same is true of `body`.
   const query = declaration.query ?? (NO_FIELDS as unknown as Query);
@@ -251,7 +135,7 @@ export function defineRoute<
     ...declaration,
     roles: declaration.roles ?? ALL_ROLES,
     action: declaration.action === undefined ? actionOf(declaration) : (declaration.action ?? undefined),
-    segments: path.slice(1).split('/'),
+    segments,
     query,
     body,
     bodyBytesMax: declaration.bodyBytesMax ?? ADMIN_BODY_BYTES_MAX,
@@ -294,46 +178,3 @@ function actionOf({ method, path }: Pick<Route, 'method' | 'path'>): string | un
 export function isVariable(segment: string): boolean {
   return segment.startsWith('{');
 }
-
-/** A route of the admin port that ADMIN_ROUTES (routes.ts) lacks: a stream, of the console or of probes. */
-export interface OtherRoute {
-  readonly method: RouteMethod;
-  readonly path: string;
-  /** `anyone`: no token is needed. */
-  readonly roles: Roles | 'anyone';
-}
-
-export const LIVE_ROUTE = { method: 'GET', path: `${ROOT}/live`, roles: ALL_ROLES } as const;
-
-/**
- * The playground makes a call with a caller's key, which the operator must give. The key alone would be
- * enough, but a role that may only read shall make no calls at this port.
- */
-export const PLAYGROUND_ROUTE = {
-  method: 'POST',
-  path: PLAYGROUND_PATH,
-  roles: RIGHTS.playground,
-} as const;
-export const PLAYGROUND_ADDRESS_ROUTE = {
-  method: 'GET',
-  path: PLAYGROUND_PATH,
-  roles: ALL_ROLES,
-} as const;
-
-export const OTHER_ROUTES: readonly OtherRoute[] = [
-  LIVE_ROUTE,
-  PLAYGROUND_ADDRESS_ROUTE,
-  PLAYGROUND_ROUTE,
-  { method: 'GET', path: SESSION_PATH, roles: 'anyone' },
-  { method: 'POST', path: SESSION_PATH, roles: 'anyone' },
-  { method: 'DELETE', path: SESSION_PATH, roles: 'anyone' },
-  { method: 'GET', path: OIDC_START_PATH, roles: 'anyone' },
-  { method: 'GET', path: OIDC_CALLBACK_PATH, roles: 'anyone' },
-  { method: 'GET', path: '/', roles: 'anyone' },
-  { method: 'GET', path: '/console/*', roles: 'anyone' },
-  // Open to anyone, so that Prometheus needs no token. Its page names accounts only with
-  // `metrics.account_labels`.
-  { method: 'GET', path: '/metrics', roles: 'anyone' },
-  { method: 'GET', path: '/healthz', roles: 'anyone' },
-  { method: 'GET', path: '/readyz', roles: 'anyone' },
-];

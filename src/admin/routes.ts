@@ -30,15 +30,8 @@ import { GROUP_ROUTES } from './group-routes.js';
 import { quoted } from './input-reader.js';
 import { KEY_ROUTES } from './key-routes.js';
 import { adminDocument } from './openapi.js';
-import {
-  type AdminContext,
-  defineRoute,
-  JSON_TYPE,
-  type ReloadResult,
-  type Route,
-  type SharedHost,
-  TextResponse,
-} from './route.js';
+import type { AdminContext, ReloadResult, SharedHost } from './context.js';
+import { defineRoute, JSON_TYPE, type Route, TextResponse } from './route.js';
 import { USAGE_ROUTES } from './usage-routes.js';
 import {
   CacheClearView,
@@ -403,5 +396,5 @@ const DOCUMENT_ROUTE = defineRoute({
   respond: () => new TextResponse(JSON_TYPE, (documentText ??= jsonText(adminDocument(ADMIN_ROUTES)))),
 });
 
-/** The order is that of the documents; no two paths match the same request. */
+/** The order is that of the documents; no two match the same request (test/unit/admin/api.test.ts). */
 export const ADMIN_ROUTES: readonly Route[] = [...VIEW_ROUTES, DOCUMENT_ROUTE];

@@ -9,7 +9,7 @@
  * within a Guard. Only `/healthz` (the process lives), `/readyz` (the gateway accepts calls), `/metrics`, the
  * console's files, and `/admin/session` and below, where the console signs in, need no token. All but the
  * first two need an allowed Host; another method at a path gets a 405 (test/unit/admin/server.test.ts).
- * OTHER_ROUTES of route.ts lists these paths (test/e2e/operator-roles.test.ts sends requests to each).
+ * OTHER_ROUTES of other-routes.ts lists these paths (test/e2e/operator-roles.test.ts sends requests to each).
  */
 import uWS, { type HttpResponse, type us_listen_socket } from 'uWebSockets.js';
 import { OIDC_CALLBACK_PATH, OIDC_START_PATH } from '../config/oidc-schema.js';
@@ -40,13 +40,8 @@ import { LiveFeed, type LiveSource } from './live-feed.js';
 import { Playground, PLAYGROUND_BODY_BYTES_MAX, type PublicAddress } from './playground.js';
 import { OidcSignIn } from './oidc.js';
 import type { OidcSettings } from './oidc-claims.js';
-import {
-  ADMIN_BODY_BYTES_MAX,
-  LIVE_ROUTE,
-  OTHER_ROUTES,
-  PLAYGROUND_ADDRESS_ROUTE,
-  PLAYGROUND_ROUTE,
-} from './route.js';
+import { LIVE_ROUTE, OTHER_ROUTES, PLAYGROUND_ADDRESS_ROUTE, PLAYGROUND_ROUTE } from './other-routes.js';
+import { ADMIN_BODY_BYTES_MAX } from './route.js';
 
 export interface AdminOptions extends Omit<AdminApiOptions, 'accountSpans'> {
   readonly host: string;

@@ -5,7 +5,7 @@
 import t, { type Test } from 'tap';
 import type { CreatedOperatorView, OperatorView } from '#src/admin/operator-routes.js';
 import { ROOT } from '#src/admin/addresses.js';
-import { OTHER_ROUTES } from '#src/admin/route.js';
+import { OTHER_ROUTES } from '#src/admin/other-routes.js';
 import { ADMIN_ROUTES } from '#src/admin/routes.js';
 import { type Role, ROLES } from '#src/core/roles.js';
 import { runCommand } from '../support/command.js';

@@ -1,8 +1,10 @@
 /** Every route, good and bad. */
+import * as Type from 'typebox';
 import t from 'tap';
 import type { Test } from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
 import { checkError, type ErrorName } from '../../support/error-answer.js';
+import { defineRoute } from '#src/admin/route.js';
 import { ADMIN_ROUTES } from '#src/admin/routes.js';
 import { startAdminHouse, type AdminHouse } from './support.js';
 
@@ -628,4 +630,24 @@ void t.test('no error repeats a long text', async (t) => {
     const answer = await house.send('POST', `${ROOT}${path}`, fields);
     t.ok(answer.status === 400 && answer.body.length < 1_000, path);
   }
+});
+
+void t.test('no two routes match the same request, and no path has two variable segments', (t) => {
+  const isVariable = (segment: string | undefined): boolean => segment?.startsWith('{') === true;
+  for (const [index, { method, path, segments }] of ADMIN_ROUTES.entries()) {
+    t.ok(segments.filter(isVariable).length <= 1, path);
+    const twin = ADMIN_ROUTES.slice(index + 1).find(
+      (other) =>
+        other.method === method &&
+        other.segments.length === segments.length &&
+        segments.every(
+          (segment, at) =>
+            segment === other.segments[at] || isVariable(segment) || isVariable(other.segments[at]),
+        ),
+    );
+    t.equal(twin?.path, undefined, `${method} ${path}`);
+  }
+  const wrong = { method: 'GET', path: '/a/{b}/{c}', summary: '', respond: () => ({}) } as const;
+  t.throws(() => defineRoute({ ...wrong, responseSchema: Type.Object({}) }), /at most one variable segment/);
+  t.end();
 });

@@ -1,6 +1,7 @@
 /** Which role may use which route: the declaration, written out once more by hand where it gives a right. */
 import t from 'tap';
-import { OTHER_ROUTES, defineRoute } from '#src/admin/route.js';
+import { OTHER_ROUTES } from '#src/admin/other-routes.js';
+import { defineRoute } from '#src/admin/route.js';
 import * as Type from 'typebox';
 import { ADMIN_ROUTES } from '#src/admin/routes.js';
 import { ROLES } from '#src/core/roles.js';

@@ -2,7 +2,8 @@
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import t from 'tap';
-import { ADMIN_BODY_BYTES_MAX, OTHER_ROUTES } from '#src/admin/route.js';
+import { OTHER_ROUTES } from '#src/admin/other-routes.js';
+import { ADMIN_BODY_BYTES_MAX } from '#src/admin/route.js';
 import { ContentsReader } from '#src/call-log/contents-writer.js';
 import { callReaderOf } from '#src/call-log/call-reader.js';
 import { startAdmin } from '#src/admin/server.js';

@@ -4,7 +4,7 @@
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import type { OidcSettings } from '#src/admin/oidc-claims.js';
-import type { AdminContext, ReloadResult, SharedHosts } from '#src/admin/route.js';
+import type { AdminContext, ReloadResult, SharedHosts } from '#src/admin/context.js';
 import type { LogView } from '#src/telemetry/log-switch.js';
 import { ContentsReader, ContentsWriter } from '#src/call-log/contents-writer.js';
 import { callReaderOf } from '#src/call-log/call-reader.js';
