@@ -3,8 +3,10 @@
  * Valkey or Redis, and parses the address of that server. schema.ts has the section as part of all settings;
  * rules between settings are in cross-checks.ts. Main threads and commands.
  *
- * Must hold: an address that is accepted at the start is one that `parseSharingUrl` can parse, so the schema
- * asks that function (test/unit/config/sharing-schema.test.ts).
+ * Must hold (test/unit/config/sharing-schema.test.ts):
+ * - An address that is accepted at the start is one that `parseSharingUrl` can parse, so the schema asks that
+ *   function.
+ * - No address has a user or a password, because `url` is no secret: it is shown and logged.
  */
 import { isIPv6 } from 'node:net';
 import * as Type from 'typebox';
@@ -38,7 +40,7 @@ export interface SharingAddress {
 
 /** How many servers an address may name. A client needs few to find all others. */
 const SERVERS_MAX = 16;
-/** Scheme, servers with commas between them, `/database`, `#master`. No `@`, and so no user and password. */
+/** Scheme, servers with commas between them, `/database`, `#master`. Without `@` there is no user. */
 const ADDRESS =
   /^redis(?<tls>s?)(?:-(?<kind>sentinel|cluster))?:\/\/(?<servers>[^/#?@]+)(?:\/(?<database>\d{1,4})?)?(?:#(?<master>[A-Za-z0-9._-]{1,128}))?$/;
 /** A name, an IPv4 address, or an IPv6 address in brackets; then `:port`, or none for a default port. */
@@ -118,6 +120,7 @@ export const sharingSchema = Type.Object(
     hosts: optionalLimit(1, SHARING_HOSTS_MAX, 'hosts', {
       description: 'How many hosts share; equal_share divides by it.',
     }),
+    // Without a default here, because it depends on `hosts`: sharing/open-hosts.ts has it.
     on_authority_loss: Type.Optional(
       Type.Enum(['refuse', 'equal_share'], {
         description:
