@@ -17,6 +17,7 @@ import { useCallback, useEffect, useState, useRef } from 'preact/hooks';
 import type { OidcView } from '../admin/oidc.js';
 import type { StatusDocument } from '../telemetry/status-document.js';
 import { AccountsPage } from './accounts-page.js';
+import { textOf } from './api.js';
 import { useAction } from './api-hooks.js';
 import { checkSession, signOut, whenSignedOut, may, operatorNow } from './session.js';
 import { addressOf, restoreAddress, usePageAddress } from './address.js';
@@ -68,7 +69,7 @@ interface ShellProps {
   readonly status: StatusDocument | undefined;
   /** Whether the stream of stats is open. */
   readonly isConnected: boolean;
-  /** Rejects if the operator may still be signed in. */
+  /** Rejects if the operator is, or may be, still signed in: with what to tell. */
   readonly onSignOut: () => Promise<void>;
   readonly children: ComponentChildren;
 }
@@ -116,7 +117,7 @@ function Shell({ page, status, isConnected, onSignOut, children }: ShellProps) {
         </div>
       </header>
       <main id="content" tabIndex={-1}>
-        <ErrorText text={error === undefined ? undefined : `You may still be signed in. ${error}`} />
+        <ErrorText text={error} />
         {children}
       </main>
     </div>
@@ -197,9 +198,15 @@ function App() {
     setSignedIn(true);
   };
   if (!isSignedIn) return <SignIn providerSignOut={providerSignOut} onSignedIn={onSignedIn} />;
-  // If `signOut` rejects, as when the gateway cannot be reached, the session may be valid and the page stays.
   const onSignOut = async (): Promise<void> => {
-    setProviderSignOut(await signOut());
+    try {
+      setProviderSignOut(await signOut());
+    } catch (reason) {
+      // The session may have ended all the same, if only the response was lost.
+      const isStillSignedIn = await checkSession().catch(() => undefined);
+      if (isStillSignedIn !== false)
+        throw new Error(`You ${isStillSignedIn ? 'are' : 'may be'} still signed in. ${textOf(reason)}`);
+    }
     onSignedOut();
   };
   return <Console onSignOut={onSignOut} />;
