@@ -4,7 +4,7 @@
  * request/replay.ts add responses, request/listener.thread.ts passes on the replies. Listener thread.
  *
  * Must hold: of each response one method is called, once. Responses leave in the order of the journal, which
- * is the order in which their charges reach the disk.
+ * is the order in which their charges reach the disk. One question at a time is scheduled or on its way.
  */
 import type { Clock } from '../core/clock.js';
 import { COMMIT_WAIT_MS_MAX } from '../core/limits.js';
@@ -67,7 +67,8 @@ export class PendingCommits {
     this.#isAsked = false;
     if (isCommitted) this.#endCommitted();
     else this.giveUpAll();
-    if (this.#waiting.length === 0) return;
+    // A response that has ended may have added another, and then the question is scheduled already.
+    if (this.#waiting.length === 0 || this.#isAsked) return;
     this.#isAsked = true;
     this.#askCommit();
   }

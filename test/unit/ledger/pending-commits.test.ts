@@ -43,6 +43,9 @@ function openWorld() {
     clock,
     pending,
     add: (name: string) => pending.add(journal.append(RECORD), end(name)),
+    /** Adds one whose end calls `onCommitted`. */
+    addWith: (onCommitted: () => void) =>
+      pending.add(journal.append(RECORD), { onCommitted, onUncommitted: () => undefined }),
     /** Adds many that wait for one record. */
     addMany: (count: number, response: PendingCommit) => {
       const position = journal.append(RECORD);
@@ -160,4 +163,17 @@ void t.test('nothing waits for longer than ten seconds', async (t) => {
   clock.pass(5_000);
   pending.onSweep();
   t.same(await seen(), ['b committed'], 'what came to the disk at the last moment counts');
+});
+
+void t.test('a response whose end makes another wait asks no second question at once', async (t) => {
+  const { pending, add, addWith, commit, seen } = openWorld();
+  addWith(() => add('b'));
+  t.same(await seen(), ['ask']);
+  commit();
+  pending.onCommit(true);
+  t.same(await seen(), ['ask'], 'for b');
+  commit();
+  pending.onCommit(true);
+  t.same(await seen(), ['b committed']);
+  t.end();
 });
