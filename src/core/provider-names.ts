@@ -1,7 +1,8 @@
 /**
  * The protocols that an upstream can speak (`upstreams[].provider`). Settings, threads and metrics use the
  * names, so none may change; only documents depend on their order. A new name needs its translation in
- * providers/providers.ts, unless the upstream speaks the protocol of OpenAI. Any thread. No test of its own.
+ * providers/providers.ts, which does not compile without, unless the upstream speaks the protocol of OpenAI.
+ * Any thread. No test of its own.
  */
 export const PROVIDER_NAMES = ['openai', 'azure', 'anthropic', 'gemini', 'vertex', 'bedrock'] as const;
 
