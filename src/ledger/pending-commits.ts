@@ -64,13 +64,11 @@ export class PendingCommits {
    * (request/listener.thread.ts), which calls `giveUpAll`.
    */
   onCommit(isCommitted: boolean): void {
-    this.#isAsked = false;
+    // `#isAsked` stays set meanwhile: the question below is also for what a response adds as it ends.
     if (isCommitted) this.#endCommitted();
     else this.giveUpAll();
-    // A response that has ended may have added another, and then the question is scheduled already.
-    if (this.#waiting.length === 0 || this.#isAsked) return;
-    this.#isAsked = true;
-    this.#askCommit();
+    this.#isAsked = this.#waiting.length > 0;
+    if (this.#isAsked) this.#askCommit();
   }
 
   /** Ends the responses whose charges are on disk, gives up all others. Called if the listener fails, too. */
