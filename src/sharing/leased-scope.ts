@@ -304,8 +304,9 @@ export class LeasedScope {
     return this.#money;
   }
 
-  /** Gives back all that is unused, with the next ask. */
+  /** Gives back all that is unused, with the next ask, which wants nothing unless requests wait. */
   giveBackAll(nowMs: number): void {
+    this.#isLow = false;
     this.minute.giveBack(nowMs);
     for (const stock of this.#stocks.values()) stock.giveBack();
   }

@@ -184,6 +184,7 @@ export class MinuteLease {
 
   /** Takes all unused permits out of shared memory. The next ask returns them. */
   giveBack(nowMs: number): void {
+    this.#renews = false;
     this.#return(this.#leases.takeBackMinute(this.#index), nowMs);
   }
 

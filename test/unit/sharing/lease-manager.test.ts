@@ -535,3 +535,19 @@ void t.test('after a long silence no call begins whose slot others may have by i
   t.equal(plainView(shared.view([SUBJECT])[0]!).callsInFlight, 0);
   t.equal(node.keeper.state.scopes, 0);
 });
+
+void t.test('a process that ends asks for nothing more', async (t) => {
+  const { time, shared, node } = createWorld();
+  void node.keeper.start();
+  void node
+    .call(ACCOUNT, asPicoUnits(1_000n))
+    .then(({ slot }) => node.endCall(ACCOUNT, slot!, asPicoUnits(0n)));
+  await time.run(1_000);
+  // A listener says that its leases run low, and no exchange comes before the end.
+  node.keeper.askForMore([{ kind: 'account', index: ACCOUNT }]);
+  void node.keeper.close();
+  await time.run(1_000);
+  const { minute, stocks } = shared.view([SUBJECT])[0]!;
+  t.match(stocks.calls_per_day, { used: 1n, unused: 0n });
+  t.equal(minute.weighing, 1);
+});
