@@ -83,7 +83,7 @@ export class LeaseManager {
   #isAlone = false;
   /** When the last exchange was sent to which the coordinator itself replied; Infinity before the first. */
   #heardMs = Infinity;
-  /** Whether asks report all that is leased, because the coordinator may have forgotten this node. */
+  /** Whether asks report all that is leased, and not only what changed: see `#reportScopes`. */
   #reportsAll = false;
   #isClosed = false;
   #aheadMs = 0; // by how much the coordinator's calendar is ahead of the host's
@@ -255,7 +255,7 @@ export class LeaseManager {
       // A node that replies to itself has only the host's calendar: the last known difference holds.
       if (!isAlone) {
         this.#followCalendar(wallMs, clock.wallMs(), nowMs - sentMs);
-        // After so long others may have been granted what this process leases, so all scopes report again.
+        // After so long the coordinator may have freed what this process leases, as of a node that has ended.
         if (nowMs - this.#heardMs >= CUT_OFF_MS) this.#reportScopes();
         this.#heardMs = sentMs;
       }
@@ -300,8 +300,9 @@ export class LeaseManager {
     return { nowMs, periodOf: this.#periodOf, reportsAll, number: this.#exchangeNumber };
   }
 
-  /** Puts all scopes into the next exchange. */
+  /** Has all scopes report all that is leased, because the coordinator may have granted it to others. */
   #reportScopes(): void {
+    this.#reportsAll = true;
     for (const scope of this.#scopes.values()) this.#due.add(scope);
   }
 
@@ -314,7 +315,6 @@ export class LeaseManager {
     this.#contact.recordFailure(error, this.#nowMs);
     if (error.reason === 'unknown_node') {
       this.#hasJoined = false;
-      this.#reportsAll = true;
       this.#reportScopes();
     }
     for (const scope of asked) this.#due.add(scope);

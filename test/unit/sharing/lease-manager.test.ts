@@ -3,7 +3,7 @@ import t from 'tap';
 import { Calendar } from '#src/core/calendar.js';
 import { NO_QUOTAS } from '#src/core/quotas.js';
 import { asAccountIndex, asCallSlot, asPicoUnits, asWallMs, type WallMs } from '#src/core/units.js';
-import { type Coordinator, CoordinatorLost } from '#src/sharing/coordinator.js';
+import { type Coordinator, CoordinatorLost, type LeaseAsk } from '#src/sharing/coordinator.js';
 import { LeaseManager } from '#src/sharing/lease-manager.js';
 import { useOf } from '#src/sharing/sharing-stats.js';
 import { ASK_MS } from '#src/upstream/upstream-quotas.js';
@@ -550,4 +550,37 @@ void t.test('a process that ends asks for nothing more', async (t) => {
   const { minute, stocks } = shared.view([SUBJECT])[0]!;
   t.match(stocks.calls_per_day, { used: 1n, unused: 0n });
   t.equal(minute.weighing, 1);
+});
+
+void t.test('after a silence all that is held is reported, also what was known', async (t) => {
+  const time = new EventTime();
+  const shared = new MemoryCoordinator(time.clock);
+  shared.setCredited(SUBJECT, asPicoUnits(10n ** 12n));
+  const subjects = { accountsMax: 1, subjectOf: () => SUBJECT, limitsOf: () => LIMITS };
+  const identity = { host: 'host', slot: 0, incarnation: 'one' };
+  let asks: LeaseAsk[] = [];
+  const recorded = (authority: Coordinator): Coordinator => ({
+    join: () => authority.join(),
+    exchange: (asked) => {
+      asks.push(...asked);
+      return authority.exchange(asked);
+    },
+    view: (scopes) => authority.view(scopes),
+    leave: () => authority.leave(),
+    close: () => authority.close(),
+  });
+  const more = [randomOf(7), GOOD_NETWORK, 10, recorded] as const;
+  const node = new LeaseNode(time, shared, identity, subjects, ...more);
+  void node.keeper.start();
+  void node.call(ACCOUNT, asPicoUnits(1_000n));
+  await time.run(60_000);
+  asks = [];
+  await time.run(60_000);
+  t.same(asks, [], 'all is known');
+  node.authority.network = { ...GOOD_NETWORK, lost: 1 };
+  await time.run(40_000);
+  asks = [];
+  node.authority.network = GOOD_NETWORK;
+  await time.run(5_000);
+  t.match(asks, [{ stocks: { balance: { unused: 1_000n }, calls_in_flight: { unused: 1n } } }]);
 });
