@@ -18,7 +18,7 @@ import * as Type from 'typebox';
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import type { Calendar } from '../core/calendar.js';
-import { asPicoUnits, type WallMs } from '../core/units.js';
+import type { WallMs } from '../core/units.js';
 import { schemaCheck } from '../core/schema-check.js';
 import type { UsedScope } from '../registry/quota-use.js';
 import { findScope, flushedUseOf } from '../registry/record-store.js';
@@ -43,7 +43,13 @@ import {
 import type { Log } from '../telemetry/log.js';
 import { DamagedScopes, UnexpectedErrors, unknownReply } from './coordinator-errors.js';
 import type { LeaseFile } from './lease-file.js';
-import { ScopeGrants, type ScopeState, type UsedBefore } from './scope-grants.js';
+import {
+  type AccountMoney,
+  NO_MONEY,
+  ScopeGrants,
+  type ScopeState,
+  type UsedBefore,
+} from './scope-grants.js';
 
 /** The number of a life is chosen at random from 1 to this one, so that no two lives have the same. */
 const LIFE_NUMBER_MAX = 2 ** 47;
@@ -225,7 +231,7 @@ export class LmdbCoordinator implements Coordinator {
         state === undefined
           ? ScopeGrants.fromUse(usedBefore(store, scope, clock.wallMs()), nowMs)
           : this.#storedGrants(scope, state, nowMs);
-      if (readsMoney) this.#readMoney(scope, grants);
+      if (readsMoney) grants.setMoney(this.#moneyOf(scope));
       return grants;
     });
   }
@@ -247,11 +253,13 @@ export class LmdbCoordinator implements Coordinator {
     }
   }
 
-  #readMoney(scope: string, grants: ScopeGrants): void {
-    const account = this.#options.store.findAccount(scope);
-    if (account === undefined) return;
-    grants.credited = account.credited;
-    grants.spent = this.#options.store.findSpending(account.index)?.spent ?? asPicoUnits(0n);
+  /** The account's money by the store; none if the scope is no account. */
+  #moneyOf(scope: string): AccountMoney {
+    const { store } = this.#options;
+    const account = store.findAccount(scope);
+    if (account === undefined) return NO_MONEY;
+    const spending = store.findSpending(account.index);
+    return { credited: account.credited, spent: spending?.spent ?? NO_MONEY.spent };
   }
 
   #ownLife(): number {

@@ -8,7 +8,8 @@
  * twice (test/unit/sharing/lease-laws.test.ts; valkey-coordinator.test.ts compares the replies with those of
  * the scripts). granted-stock.ts has the law of stocks.
  */
-import { asPicoUnits } from '../core/units.js';
+import { invariant } from '../core/errors.js';
+import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import {
   entriesOf,
   type LeaseAsk,
@@ -47,8 +48,17 @@ export class MinuteBuckets {
    * coordinator in memory needs it to reply as the scripts do.
    */
   readonly #lastGrants = new Map<string, GrantedPermits & { readonly number: number }>();
+  readonly #numbers = new Map<string, number>();
+
   /** The number of each node's last ask (AskOrder), by node. */
-  readonly numbers = new Map<string, number>();
+  get numbers(): ReadonlyMap<string, number> {
+    return this.#numbers;
+  }
+
+  /** Sets the number of a node's last ask, from a `state`. */
+  putNumber(node: string, number: number): void {
+    this.#numbers.set(node, number);
+  }
 
   /** Sets a bucket, from a `state` or from what was used before anything was granted. */
   put(tick: number, granted: BucketState[1]): void {
@@ -105,7 +115,7 @@ export class MinuteBuckets {
     this.#put(node, tick, granted);
     if (ask.order !== undefined) {
       this.#lastGrants.set(node, { number: ask.order.number, tick, count: granted });
-      this.numbers.set(node, ask.order.number);
+      this.#numbers.set(node, ask.order.number);
     }
     return {
       granted,
@@ -120,7 +130,7 @@ export class MinuteBuckets {
   /** Called when the node's life has ended. Its permits stay counted, because they may have been used. */
   forget(node: string): void {
     this.#lastGrants.delete(node);
-    this.numbers.delete(node);
+    this.#numbers.delete(node);
     for (const bucket of this.#buckets.values()) {
       const count = bucket.get(node) ?? 0;
       if (bucket.delete(node)) bucket.set(NO_NODE, (bucket.get(NO_NODE) ?? 0) + count);
@@ -179,11 +189,16 @@ export interface UsedBefore {
   readonly stocks: Stocks<PeriodUse>;
 }
 
+/** The money of an account: what was ever credited, and what all hosts have spent of that. */
+export interface AccountMoney {
+  readonly credited: PicoUnits;
+  readonly spent: PicoUnits;
+}
+/** The money of a scope that is no account. */
+export const NO_MONEY: AccountMoney = { credited: asPicoUnits(0n), spent: asPicoUnits(0n) };
+
 export class ScopeGrants {
-  /** What the account was credited. The caller sets it before a `reply` about money, to grant any. */
-  credited = asPicoUnits(0n);
-  /** What all hosts have spent of that. The caller sets it before such a `reply`, or too much is granted. */
-  spent = asPicoUnits(0n);
+  #money: AccountMoney | undefined; // as `setMoney` has set it
   readonly #minute = new MinuteBuckets();
   readonly #stocks = new Map<StockName, GrantedStock>();
   /**
@@ -203,7 +218,7 @@ export class ScopeGrants {
       if (isOfNewerVersion(row)) grants.#newerStocks.push(row);
       else grants.#put(GrantedStock.fromState(row));
     }
-    for (const [node, number] of state.numbers) grants.#minute.numbers.set(node, number);
+    for (const [node, number] of state.numbers) grants.#minute.putNumber(node, number);
     return grants;
   }
 
@@ -228,7 +243,15 @@ export class ScopeGrants {
     };
   }
 
-  /** Forgets all nodes but those for which `isAlive` returns true. */
+  /** Sets the money as it is now. Must be called before an ask for money (`reply` throws), and a `view`. */
+  setMoney(money: AccountMoney): void {
+    this.#money = money;
+  }
+
+  /**
+   * Forgets all nodes but those for which `isAlive` returns true. Permits of a node whose asks have no `order`
+   * stay the node's: LeaseManager, the only one that asks for permits in a lease file, gives each ask one.
+   */
   keepOnly(isAlive: (node: string) => boolean, nowMs: number): void {
     const nodes = new Set(Array.from(this.#stocks.values(), (stock) => [...stock.nodes]).flat());
     for (const node of this.#minute.numbers.keys()) nodes.add(node);
@@ -238,7 +261,7 @@ export class ScopeGrants {
   /** Records what the ask reports, and grants. `periodOf`: the periods by the coordinator's calendar. */
   reply(node: string, { minute, stocks }: LeaseAsk, nowMs: number, periodOf: PeriodOf): LeaseReply {
     const replyStock = (ask: StockAsk, name: StockName): StockGrant => {
-      const limit = name === 'balance' ? this.credited - this.spent : ask.limit;
+      const limit = name === 'balance' ? this.#unspent : ask.limit;
       const stock = this.#stocks.get(name) ?? this.#put(new GrantedStock(name));
       return stock.reply(node, limit, ask, nowMs, periodOf(name));
     };
@@ -256,8 +279,13 @@ export class ScopeGrants {
       minute: this.#minute.view(nowMs),
       stocks: Object.fromEntries(stocks) as Stocks<StockView>,
       processes: Array.from(processes, ([slot, node]) => this.#processOf(slot, node, nowMs)).filter(hasAsked),
-      spent: this.spent,
+      spent: (this.#money ?? NO_MONEY).spent,
     };
+  }
+
+  get #unspent(): bigint {
+    invariant(this.#money !== undefined, 'the money is set before an ask for it');
+    return this.#money.credited - this.#money.spent;
   }
 
   #processOf(slot: number, node: string, nowMs: number): ProcessView {

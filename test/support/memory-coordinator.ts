@@ -19,7 +19,7 @@ import {
   type ScopeView,
   unknownNode,
 } from '#src/sharing/coordinator.js';
-import { ScopeGrants } from '#src/sharing/scope-grants.js';
+import { type AccountMoney, NO_MONEY, ScopeGrants } from '#src/sharing/scope-grants.js';
 
 interface JoinedNode {
   incarnation: string;
@@ -31,6 +31,7 @@ export class MemoryCoordinator {
   readonly #clock: Clock;
   readonly #calendar = new Calendar();
   readonly #scopes = new Map<string, ScopeGrants>();
+  readonly #money = new Map<string, AccountMoney>();
   /** By scope and host: what the host has reported as spent. */
   readonly #spent = new Map<string, HostSpent>();
   /** By place: the node that has joined, and the number of its last exchange. */
@@ -66,7 +67,7 @@ export class MemoryCoordinator {
 
   /** Sets how much was ever credited to an account, as a registry would. */
   setCredited(scope: string, credited: PicoUnits): void {
-    this.#scopeOf(scope).credited = credited;
+    this.#setMoney(scope, { credited });
   }
 
   /**
@@ -74,8 +75,14 @@ export class MemoryCoordinator {
    * reports the amount as outstanding: else the coordinator takes it for free, and grants it twice.
    */
   addSpent(scope: string, amount: PicoUnits): void {
-    const grants = this.#scopeOf(scope);
-    grants.spent = asPicoUnits(grants.spent + amount);
+    const { spent } = this.#money.get(scope) ?? NO_MONEY;
+    this.#setMoney(scope, { spent: asPicoUnits(spent + amount) });
+  }
+
+  #setMoney(scope: string, changed: Partial<AccountMoney>): void {
+    const money = { ...(this.#money.get(scope) ?? NO_MONEY), ...changed };
+    this.#money.set(scope, money);
+    this.#scopeOf(scope).setMoney(money);
   }
 
   /** As `addSpent`, of a host's whole sum: of its reports the one with the newest version counts. */
@@ -138,6 +145,7 @@ export class MemoryCoordinator {
     let grants = this.#scopes.get(scope);
     if (grants === undefined) {
       grants = new ScopeGrants();
+      grants.setMoney(NO_MONEY);
       this.#scopes.set(scope, grants);
     }
     return grants;

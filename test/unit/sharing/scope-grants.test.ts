@@ -1,5 +1,6 @@
 import t from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
+import { ScopeGrants } from '#src/sharing/scope-grants.js';
 import { MemoryCoordinator } from '../../support/memory-coordinator.js';
 import { ManualClock } from '../../fixtures/manual-clock.js';
 import { authorityConformance, identity } from '../../support/authority-conformance.js';
@@ -39,5 +40,16 @@ void t.test('an exchange that is not newer than the last is refused and changes 
   }
   t.equal(authority.view(['acct_1'])[0]!.minute.weighing, 1);
   t.equal(authority.exchange(node, 3, [ask]).replies[0]!.minute!.granted, 1);
+  t.end();
+});
+
+void t.test('money is granted only once it is known what was credited and spent', (t) => {
+  const grants = new ScopeGrants();
+  const balance = { limit: 0n, period: 0, used: 0n, unused: 0n, least: 1n, most: 100n };
+  const ask = { scope: 'acct_1', stocks: { balance } };
+  t.throws(() => grants.reply('a:0', ask, 0, () => 0), /the money is set before/);
+  grants.setMoney({ credited: asPicoUnits(10n), spent: asPicoUnits(7n) });
+  t.match(grants.reply('a:0', ask, 0, () => 0).stocks, { balance: { granted: 1n, remaining: 2n } });
+  t.equal(grants.view('acct_1', [], 0).spent, 7n);
   t.end();
 });
