@@ -6,7 +6,7 @@
  * Must hold:
  * - A disk that fails never makes a call fail. Blocks wait while the disk fails. Beyond WAITING_BYTES_MAX
  *   the oldest are dropped (test/unit/call-log/call-log.test.ts), and at the end all that wait. What is
- *   dropped is counted and logged.
+ *   dropped is counted and logged, at the latest when the disk takes blocks again.
  * - A block is added to the index only after it was written, because readers in this thread take the index
  *   and `openSegment` for what is on disk.
  * - A block is written once, also if the end of its segment fails; and no segment has a file that was closed
@@ -149,6 +149,8 @@ export abstract class SegmentWriter<B extends WrittenBlock> {
         this.#takeOldestBlock();
         if (segment.bytes >= segmentBytesOf(this.#retention) || this.#isOld(segment)) this.#endSegment();
       }
+      if (this.#dropped > this.#loggedDropped)
+        this.#logDrops('the call log is written again, without some calls');
     } catch (error) {
       this.#fail(error);
     }
@@ -257,13 +259,17 @@ export abstract class SegmentWriter<B extends WrittenBlock> {
   }
 
   #logFailure(error: unknown): void {
-    const { folder, clock, log } = this.#options;
-    const nowMs = clock.monotonicMs();
+    const nowMs = this.#options.clock.monotonicMs();
     if (nowMs - this.#loggedAtMs < LOG_PERIOD_MS) return;
     this.#loggedAtMs = nowMs;
-    log.warn('the call log cannot be written; calls are not affected', {
+    this.#logDrops('the call log cannot be written; calls are not affected', errorText(error));
+  }
+
+  #logDrops(message: string, error?: string): void {
+    const { folder, log } = this.#options;
+    log.warn(message, {
       folder,
-      error: errorText(error),
+      ...(error !== undefined && { error }),
       dropped: this.#dropped - this.#loggedDropped,
       droppedSinceStart: this.#dropped,
     });

@@ -1,5 +1,5 @@
 /** What a segment writer leaves in its folder. */
-import fs, { readdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs';
+import fs, { readdirSync, readFileSync, unlinkSync, utimesSync, writeFileSync } from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
@@ -62,6 +62,40 @@ void t.test('what cannot be written at the end is counted, and logged then', (t)
   t.match(log.fields.at(-1), { dropped: 7, droppedSinceStart: 7 });
   t.end();
 });
+
+void t.test(
+  'calls that were dropped after the last line in the log are told of as the disk takes more',
+  (t) => {
+    const log = new ListLog();
+    const folder = join(t.testdir(), 'calls');
+    writeFileSync(folder, 'in its place');
+    const writer = new BlockWriter({
+      folder,
+      kind: 'calls',
+      start: Buffer.alloc(8),
+      retention: { keepHours: 72, keepBytes: 1024 ** 3, processes: 1 },
+      clock: new StoppedClock(),
+      log,
+    });
+    log.lines.splice(0);
+    log.fields.splice(0);
+    // The clock stands still, so only the constructor's failure is logged.
+    for (let count = 1; count <= 3; count++) {
+      writer.blocks = [{ data: Buffer.alloc(4 * 1024 * 1024), count }];
+      writer.flush();
+    }
+    t.equal(writer.dropped, 3, 'of two of the three blocks');
+    t.same(log.lines, []);
+    unlinkSync(folder);
+    writer.flush();
+    t.match(log.lines, ['warn the call log is written again, without some calls']);
+    t.match(log.fields, [{ folder, dropped: 3, droppedSinceStart: 3 }]);
+    writer.blocks = [{ data: Buffer.alloc(8), count: 1 }];
+    writer.close();
+    t.equal(log.lines.length, 1, 'once');
+    t.end();
+  },
+);
 
 /** Of blocks of one number, in the order of the segments. */
 function numbersIn(folder: string): number[] {
