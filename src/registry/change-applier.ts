@@ -80,10 +80,9 @@ export class ChangeApplier {
       return;
     }
     if (!this.#fits(index, keysMax, 'keys')) return;
-    // Only a process that was stopped for a day finds a former key here, because a slot rests for a day.
-    const hasFormerKey = keyTable.has(index) && keyTable.find(record.digest) !== index;
-    if (hasFormerKey) keyTable.remove(index);
     if (this.#fits(record.accountIndex, accountsMax, 'accounts')) applyKey(record, live);
+    // What has the slot then is a former key: a key never changes its account.
+    else if (keyTable.has(index)) keyTable.remove(index);
   }
 
   /** Whether the slot `index` is in the buffers; if not, logs the first of its kind. */

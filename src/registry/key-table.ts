@@ -1,8 +1,8 @@
 /**
  * The key table: finds a key by its digest and tells its account and state. It lies in shared buffers, so a
- * million keys cost one copy, not one for each thread. On the main thread live-buffers.ts writes it, and
- * registry-context.ts and change-applier.ts remove keys; request/authenticate.ts and request/call-contents.ts
- * read it on listener threads. Nobody locks.
+ * million keys cost one copy, not one for each thread. live-buffers.ts, registry-context.ts and
+ * change-applier.ts write it on the main thread; request/authenticate.ts and request/call-contents.ts read it
+ * on listener threads. Nobody locks.
  *
  * A key has an index (the slot of a key in docs/glossary.md), and a record of 48 bytes at that index of
  * `records`. The buffer `entries` is a hash table with open addressing. The number of its 32-bit entries is a

@@ -212,13 +212,15 @@ export function restoreModelUse(
 }
 
 /**
- * Adds the key to the table, or applies its status, expiry and limits if it is there. The slot must have no
- * other key any more. An expiry can change but is never removed, which no operation asks for.
+ * Adds the key to the table, or applies its status, expiry and limits if it is there. A former key that still
+ * has the slot is removed: memory may be older than the disk (commitAndApply), and a process may have been
+ * stopped while the slot rested. An expiry can change but is never removed, which no operation asks for.
  */
 export function applyKey(record: KeyRecord, live: LiveBuffers): void {
   const { index, digest, accountIndex, active, expiresSeconds, isPrivate = false } = record;
   const { ledger, keyTable } = live;
   const hasLimits = isLimited(record);
+  if (keyTable.has(index) && keyTable.find(digest) !== index) keyTable.remove(index);
   if (!keyTable.has(index)) {
     // A listener reads the ledger's record of the account as soon as it finds the key.
     invariant(ledger.hasSlot(accountIndex), `the account of key ${record.id} is within the ledger`);

@@ -279,6 +279,25 @@ void t.test(
   },
 );
 
+void t.test(
+  'a key that memory has still, and the disk no more, gives its slot to the next one',
+  async (t) => {
+    const house = peopledHouse(t.testdir());
+    const { registry, store, clock, keyTable } = house;
+    const former = registry.keys.create({ account: 'acme', name: 'former' });
+    // As if the commit of its deletion had thrown, and the store could not be read then.
+    store.commit(() => store.keys.remove(former.record, clock.wallMs()));
+    t.ok(standingOf(house, former.key));
+    clock.nowMs += 24 * 3_600_000 + 1;
+    const next = registry.keys.create({ account: 'other', name: 'next', limits: { callsPerDay: 5 } });
+    t.equal(next.record.index, former.record.index);
+    t.equal(standingOf(house, former.key), undefined);
+    t.same(standingOf(house, next.key), [1, 'active']);
+    t.ok(keyTable.isLimited(next.record.index));
+    await store.close();
+  },
+);
+
 void t.test('a wall clock that jumps a day gives no slot that calls in flight may name', async (t) => {
   const { registry, store, clock } = peopledHouse(t.testdir());
   const make = (name: string) => registry.keys.create({ account: 'acme', name }).record.index;
