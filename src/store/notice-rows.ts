@@ -41,7 +41,7 @@ export interface NoticeMark {
   readonly scopeId: string;
   /** A quota's name, or `balance`. */
   readonly quota: string;
-  /** Names the day or month; for a balance what was credited so far, which only grows. */
+  /** Names the day or month; for a balance what was credited so far: each credit and debit begins another. */
   readonly period: string;
   /** The highest threshold that is exceeded; 0 for a balance. */
   readonly percent: number;
