@@ -125,7 +125,11 @@ export class Traces {
     this.#thread.on('message', ({ accounts }: FromSpanExport) => this.#sendIds(accounts));
     const failure =
       'the thread that exports to OpenTelemetry failed; all is dropped until the gateway is started anew';
-    this.#thread.on('error', (error) => log.error(failure, { error: error.stack }));
+    this.#thread.on('error', (error) => {
+      log.error(failure, { error: error.stack });
+      for (const budget of [this.#spans?.budget, this.#logRecordBudget])
+        if (budget !== undefined) new ExportBudget(budget).close();
+    });
     // `once` of node:events would reject if the thread fails.
     this.#exit = new Promise((resolve) => this.#thread.once('exit', resolve));
     this.#thread.unref();

@@ -6,7 +6,8 @@
  *
  * Must hold: what a sender takes, the exporting thread gives back once. If less is given back, senders stop
  * for good; if more, they send without bound (test/unit/telemetry/span-outbox.test.ts,
- * test/unit/telemetry/span-export.test.ts).
+ * test/unit/telemetry/span-export.test.ts). If that thread has failed, the budget is closed, or senders would
+ * fill it with what nobody counts (test/unit/gateway/traces.test.ts).
  */
 
 /** Position of the 32-bit word of ExportBudget. 32 bits are enough, because items in flight are bounded. */
@@ -19,6 +20,9 @@ const WORDS = 4;
 
 /** Half a second of 16,000 calls a second with two spans each, of the call and its attempt; some 5 MB. */
 export const SPANS_IN_FLIGHT_MAX = 16_384;
+
+/** Stands in IN_FLIGHT for a closed budget: so far above the bound that no `giveBack` makes room again. */
+const CLOSED = 2 ** 30;
 
 /** Counts of items since the start, as in ExportBudget. The names are labels of metrics. */
 export interface ExportCounts {
@@ -34,7 +38,7 @@ export function createExportBudget(): SharedArrayBuffer {
 /**
  * The budget and counts of items, in words that all threads share.
  *
- *     32-bit word 0   in flight      the sender takes, the exporting thread gives back
+ *     32-bit word 0   in flight      the sender takes, the exporting thread gives back; CLOSED after `close`
  *     64-bit word 1   exported       accepted by the collector; the exporting thread adds
  *     64-bit word 2   failed         not accepted by the collector, or not readable in the exporting thread,
  *                                    which adds
@@ -65,6 +69,14 @@ export class ExportBudget {
   /** Call it once for the items of each `take` that returned true. */
   giveBack(items: number): void {
     Atomics.sub(this.#inFlight, IN_FLIGHT, items);
+  }
+
+  /**
+   * Call it once, if the exporting thread has failed: what is in flight counts as failed, and all further
+   * items are dropped.
+   */
+  close(): void {
+    this.countFailed(Atomics.exchange(this.#inFlight, IN_FLIGHT, CLOSED));
   }
 
   countExported(items: number): void {

@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { startTraces } from '#src/gateway/traces.js';
+import { ExportBudget, SPANS_IN_FLIGHT_MAX } from '#src/telemetry/export-budget.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
 import type { SpanBatch } from '#src/telemetry/span-record.js';
 import { ListLog } from '../store/support.js';
@@ -71,10 +72,18 @@ void t.test('the end does not wait for a thread that has failed', async (t) => {
   const log = new ListLog();
   const metrics = createMetrics(1, 1);
   const traces = startTraces(ENDPOINT, { accountIdOf: () => null, metrics, stripe: 0, log })!;
+  const spans = traces.newOutlet()!;
+  new ExportBudget(spans.budget).take(5);
   // Stands for a fault of the thread itself: not even a batch that cannot be unpacked.
-  traces.newOutlet()!.port.postMessage(null);
+  spans.port.postMessage(null);
   for (let tries = 0; tries < 1_000 && log.lines.length === 0; tries++) await sleep(10);
   t.match(log.lines[0], /^error the thread that exports to OpenTelemetry failed/);
+  const budget = new ExportBudget(spans.budget);
+  t.same(traces.spanCounts, { exported: 0, failed: 5, dropped: 0 }, 'what was on its way');
+  t.equal(budget.isUsedUp, true, 'nothing is packed any more');
+  t.equal(budget.take(1), false);
+  t.equal(budget.take(SPANS_IN_FLIGHT_MAX), false);
+  t.same(traces.spanCounts, { exported: 0, failed: 5, dropped: 1 + SPANS_IN_FLIGHT_MAX });
   const late = new AbortController();
   const end = await Promise.race([
     Promise.all([traces.close(), traces.close()]).then(() => 'ended'),
