@@ -122,9 +122,9 @@ export class CallTable {
 
   /**
    * Worker: takes `bytes` of credit for a frame that was just queued, right after `isCancelled` of the call
-   * was false: so no other call has the slot. False if the credits are spent: the
-   * worker must pause, and gets a Credit frame later. Only the frame before the pause may overdraw, so more
-   * than the window by one frame may be under way.
+   * was false: so no other call has the slot. False if the credits are spent: the worker must pause, and gets
+   * a Credit frame later. Only the frame before the pause may overdraw, so more than the window by one frame
+   * may be under way.
    */
   spend(slot: CallSlot, bytes: number): boolean {
     const base = slot * WORDS_PER_CALL;

@@ -12,7 +12,8 @@
  *
  * Must hold: frames arrive in the order in which they were pushed, whether by the ring or posted
  * (test/unit/channel/frame-port.test.ts). `onFrame` uses no bytes for longer than the constructor says,
- * because their record is then given back, and posted bytes are freed; no test notices a longer use.
+ * because their record is then given back, and posted bytes are freed. No test notices a longer use: it reads
+ * other bytes, or none.
  */
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { asBuffer, freeBytes } from '../core/bytes.js';

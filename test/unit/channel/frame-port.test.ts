@@ -16,6 +16,7 @@ import {
   FRAME_DATA,
   FRAME_END,
   FRAME_FAIL,
+  type DataFrame,
   type Frame,
 } from '#src/channel/messages.js';
 import { asCallId, type CallId } from '#src/channel/open-calls.js';
@@ -152,6 +153,29 @@ for (const [where, create] of Object.entries(CHANNELS)) {
       const wrong = heard[end]!.findIndex((text, at) => text !== said[end]![at]);
       t.equal(wrong, -1, `end ${end} heard all ${said[end]!.length} frames (seed ${SEED})`);
     }
+  });
+
+  void t.test(`posted bytes are whole until all frames of their message came, ${where}`, async (t) => {
+    const length = RECORD_BYTES_MAX + 1;
+    const kept: Uint8Array[] = [];
+    const [one, other] = create() as [FrameChannel, FrameChannel];
+    const sender = new FramePort(one, () => undefined);
+    const reader = new FramePort(other, (frame, hasNext) => {
+      kept.push((frame as DataFrame).bytes);
+      t.equal(hasNext, kept.length < 3);
+      t.same(
+        kept.map((bytes) => bytes.length),
+        kept.map(() => length),
+      );
+    });
+    t.teardown(() => [sender, reader].forEach((port) => port.close()));
+    const bytes = new Uint8Array(length);
+    for (let count = 0; count < 3; count++) sender.push({ kind: FRAME_DATA, id: asCallId(1), bytes });
+    await until(() => kept.length === 3);
+    await new Promise((resolve) => setImmediate(resolve));
+    const lengthIfFreed = 'transfer' in ArrayBuffer.prototype ? 0 : length;
+    for (const posted of kept) t.equal(posted.length, lengthIfFreed, 'freed afterwards');
+    t.equal(bytes.length, length, "and not the sender's");
   });
 
   void t.test(`what is pushed is copied: the sender may use its bytes again, ${where}`, async (t) => {
