@@ -11,7 +11,7 @@ import { AskRejected, type PendingQuestion } from '../core/ask-port.js';
 import { CHAT_DOOR } from '../core/door-names.js';
 import { disposable } from '../core/bytes.js';
 import type { Clock } from '../core/clock.js';
-import type { ErrorRecord } from '../core/errors.js';
+import { invariant, type ErrorRecord } from '../core/errors.js';
 import type { Members } from '../core/json.js';
 import type { AccountIndex } from '../core/units.js';
 import { dialectAt } from '../doors/dialects.js';
@@ -59,9 +59,9 @@ export function isTranslated({ provider }: UpstreamTarget): boolean {
 }
 
 /**
- * To be called if `isLargeTranslation` is true. `client` is the target's client, as for a small body.
- * `onWritten` is called right before the request is sent, with the members of the caller's body but the
- * conversation.
+ * To be called if `isLargeTranslation` is true; throws without a large body. `client` is the target's client,
+ * as for a small body. `onWritten` is called right before the request is sent, with the members of the
+ * caller's body but the conversation.
  */
 export function startLargeCall(
   deps: LargeDeps,
@@ -73,10 +73,11 @@ export function startLargeCall(
   onWritten: (callersMembers: Members) => void,
 ): HttpCall {
   const { requestId, door, stream, largeBody, account, modelStart, modelEnd } = request;
+  invariant(largeBody !== undefined, 'a large call has a large body');
   const large: LargeBody = {
     ...{ door, stream, requestId, modelStart, modelEnd },
     // A copy, because `translate` transfers the memory, and another attempt may need the body.
-    body: new Uint8Array(largeBody!),
+    body: new Uint8Array(largeBody),
     model: target.model,
     provider: target.provider,
     memberNames: target.memberNames,
