@@ -4,9 +4,9 @@
  * provider's `write` makes one Fields for each call, and so does doors/responses/to-chat.ts. The functions
  * read what is within a member, such as one tool. Upstream worker, or counter thread if the body is large.
  *
- * Must hold: each `write` ends with `finish`, or unknown members vanish. A member that is taken later throws.
- * `finish` looks at the top level alone: each provider checks deeper members itself. Tests: those of each
- * provider's requests, such as test/unit/providers/gemini/request.test.ts.
+ * Must hold: each `write` ends with `finish` or `finishForTexts`, or unknown members vanish. A member that is
+ * taken later throws. Both look at the top level alone: each provider checks deeper members itself. Tests:
+ * those of each provider's requests, such as test/unit/providers/gemini/request.test.ts.
  */
 import { invariant } from '../core/errors.js';
 import { exactJson } from '../core/exact-json.js';

@@ -7,7 +7,7 @@
  * and "Prompt caching", 2026-11. models.ts says what differs by model.
  *
  * Must hold: a member of the caller's body that this file reads is taken from `fields`, even if the member is
- * not used. `fields.finish` comes last, and rejects each member that nobody took
+ * not used. `fields.finishForTexts` comes last, and rejects each member that nobody took
  * (test/unit/providers/anthropic/request.test.ts). `fields.unsupported` returns if the upstream has
  * `drop_unsupported`; the code after it then leaves the member out.
  */

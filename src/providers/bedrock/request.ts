@@ -7,9 +7,10 @@
  * "Extended thinking", 2026-11.
  *
  * Must hold: a member of the caller's body that is read here is taken from `fields`, even if the member is
- * not used. `fields.finish` comes last, and rejects each member that nobody took
+ * not used. `fields.finishForTexts` comes last, and rejects each member that nobody took
  * (test/unit/providers/bedrock/request.test.ts). The fast path (plain-body.ts) writes the body that
- * `anyBodyOf` would write: a rule that is added to one is added to both.
+ * `anyBodyOf` would write: a rule that is added here is added there, or its member is left to `anyBodyOf`
+ * (test/unit/providers/bedrock/plain-body.test.ts compares them for random requests).
  */
 import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord, type Members } from '../../core/json.js';
