@@ -52,6 +52,29 @@ const TURNS: [name: string, messages: object[], system: object[], contents: obje
     [turn('user', text('1')), turn('model', text('No.'), text('Never.'))],
   ],
   [
+    'results of calls with one id, as of a server that gives none, are of the calls in their order',
+    [
+      user('1'),
+      assistant(null, { tool_calls: [call('', 'f', '{}'), call('', 'g', '{}')] }),
+      result('', 'of f'),
+      result('', 'of g'),
+      assistant(null, { tool_calls: [call('', 'h', '{}')] }),
+      result('', 'of h'),
+    ],
+    [],
+    [
+      turn('user', text('1')),
+      turn('model', { functionCall: { name: 'f', args: {} } }, { functionCall: { name: 'g', args: {} } }),
+      turn(
+        'user',
+        { functionResponse: { name: 'f', response: { result: 'of f' } } },
+        { functionResponse: { name: 'g', response: { result: 'of g' } } },
+      ),
+      turn('model', { functionCall: { name: 'h', args: {} } }),
+      turn('user', { functionResponse: { name: 'h', response: { result: 'of h' } } }),
+    ],
+  ],
+  [
     'thoughts are left out',
     [
       user('1'),
