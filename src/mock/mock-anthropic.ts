@@ -74,12 +74,13 @@ function read({ path, headers, body }: MockCall): MockRequest | MockError {
  * `isCount`: the request only asks for the number of its tokens.
  */
 export function readHostedClaude(request: Members, isCount: boolean): MockRequest | MockError {
-  return read({
+  const requestOrError = read({
     path: isCount ? '/v1/messages/count_tokens' : '/v1/messages',
     query: '',
     headers: { 'anthropic-version': '2023-06-01', 'content-type': 'application/json', 'x-api-key': 'mock' },
     body: JSON.stringify(request),
   });
+  return 'error' in requestOrError ? requestOrError : { ...requestOrError, isHostedClaude: true };
 }
 
 /** `request` follows the rules of mock-anthropic-rules.ts, so its members are cast without further checks. */

@@ -53,7 +53,7 @@ function readInvoked(
   for (const name of ['model', 'stream'])
     if (name in members) return `${name}: Extra inputs are not permitted`;
   const requestOrError = readHostedClaude({ model, ...members }, isCount);
-  if (!('error' in requestOrError)) return { ...requestOrError, isNative: true };
+  if (!('error' in requestOrError)) return requestOrError;
   const { error } = parsedJson(requestOrError.error) as { error: { message: string } };
   return error.message;
 }

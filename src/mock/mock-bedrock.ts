@@ -116,8 +116,7 @@ function modelFieldsOf({ usage }: MockCompletion): object {
 }
 
 function whole(completion: MockCompletion): string {
-  if (completion.request.isCount === true || completion.request.isNative === true)
-    return wholeOfClaude(completion);
+  if (completion.request.isHostedClaude === true) return wholeOfClaude(completion);
   const { thinking, texts, tools, finish } = completion;
   const usage = usageOf(completion);
   const reasoningText = { text: thinking.join(''), signature: THINKING_SIGNATURE };
@@ -160,7 +159,7 @@ const event = (type: string, body: object): Uint8Array =>
   eventMessage({ ':event-type': type, ':message-type': 'event' }, { ...body, p: 'abcdefgh' });
 
 function frames(completion: MockCompletion): Uint8Array[] {
-  if (completion.request.isNative === true)
+  if (completion.request.isHostedClaude === true)
     return eventsOfClaude(completion).map((json) =>
       event('chunk', { bytes: Buffer.from(json).toString('base64') }),
     );

@@ -40,8 +40,8 @@ export interface MockRequest {
   readonly callsBefore?: number;
   /** Whether the request only asks for the number of its tokens. */
   readonly isCount?: true;
-  /** Whether the request came to Bedrock in Claude's own protocol. */
-  readonly isNative?: true;
+  /** Whether the request came to Bedrock or Vertex in Claude's own protocol: so does the response. */
+  readonly isHostedClaude?: true;
   /** Set if the request came to one of DOOR_KINDS. */
   readonly door?: MockDoorRequest;
 }

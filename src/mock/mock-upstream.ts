@@ -99,10 +99,18 @@ class EncodedResponses {
 
   responseFor(request: MockRequest): MockResponse {
     if (this.#options.toolCalls > 0) return responseTo(this.#options, request, undefined, this.#protocol);
-    const { door, isCount, isNative, stream, includeUsage, promptTokens, model } = request;
+    const { door, isCount, isHostedClaude, stream, includeUsage, promptTokens, model } = request;
     // At OPENAI_DOOR_PATHS the response depends on the whole body.
     const body = door === undefined ? '' : `${door.kind} ${JSON.stringify(door.body)}`;
-    const members: ResponseKey = { isCount, isNative, stream, includeUsage, promptTokens, model, door: body };
+    const members: ResponseKey = {
+      isCount,
+      isHostedClaude,
+      stream,
+      includeUsage,
+      promptTokens,
+      model,
+      door: body,
+    };
     const key = Object.values(members).join(' ');
     const earlier = this.#responses.get(key);
     if (earlier !== undefined) return earlier;

@@ -87,6 +87,21 @@ void t.test('Claude', (t) => {
   t.end();
 });
 
+void t.test('the publisher decides on the protocol of the response, whatever the model is called', (t) => {
+  const textOf = (publisher: string, method: string, body: object): string => {
+    const asked = read(`publishers/${publisher}/models/claude-or-not:${method}`, body) as MockRequest;
+    const named = read(`publishers/${publisher}/models/other:${method}`, body) as MockRequest;
+    const [text, other] = [asked, named].map((request) =>
+      Buffer.from(responseTo(MOCK_DEFAULTS, request, undefined, VERTEX_MOCK).pieces[0]!).toString(),
+    );
+    t.equal(other!.replaceAll('other', 'claude-or-not'), text);
+    return text!;
+  };
+  t.match(textOf('anthropic', 'rawPredict', CLAUDE), '"type":"message"');
+  t.match(textOf('google', 'generateContent', GEMINI), '"candidates"');
+  t.end();
+});
+
 void t.test('errors of Claude have the form of Claude, those of Gemini that of Google', (t) => {
   const failed = (path: string, body: object, query: string): string => {
     const isStream = path.includes('stream');
