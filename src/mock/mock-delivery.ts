@@ -127,16 +127,16 @@ export class Delivery {
       this.#response.end();
     } else if (response.ending === 'reset') {
       // Closing within `cork` would lose the corked bytes.
-      setImmediate(() => {
-        if (!this.#isOver) this.cut();
-      });
+      setImmediate(() => this.cut());
     }
     // A response that stalls waits for its client to leave.
   }
 
-  /** Closes the connection. To be called before the delivery is over. */
+  /** Closes the connection, unless the delivery is over: µWS allows no use of such a response. */
   cut(): void {
+    if (this.#isOver) return;
     this.#markOver();
+    clearTimeout(this.#timer);
     this.#response.close();
   }
 
