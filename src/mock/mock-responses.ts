@@ -37,8 +37,8 @@ function read({ body }: MockCall): MockRequest | MockError {
     typeof input === 'string' ? [{ role: 'user', content: input }] : Array.isArray(input) ? input : [];
   let prompt = '';
   let promptBytes = Buffer.byteLength(typeof request.instructions === 'string' ? request.instructions : '');
-  for (const item of items) {
-    if (!isRecord(item)) return wrongMember("Invalid type for 'input[0]'.", 'input');
+  for (const [index, item] of items.entries()) {
+    if (!isRecord(item)) return wrongMember(`Invalid type for 'input[${index}]'.`, `input[${index}]`);
     for (const text of textsIn(item.content)) {
       promptBytes += Buffer.byteLength(text);
       if (item.role === 'user') prompt = text;
