@@ -5,8 +5,8 @@
  * Follows https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference (v1) and
  * docs/partner-models/claude/use-claude, read 2026-11. mock-upstream.ts has it in its table.
  *
- * Must hold (test/unit/mock/mock-vertex.test.ts): a request without the project's path or a token is rejected.
- * The publisher in the path alone decides on the protocol, of the request and of the response.
+ * Must hold (test/unit/mock/mock-vertex.test.ts): a request without the project's path or a token is
+ * rejected. The publisher in the path alone decides on the protocol, of the request and of the response.
  */
 import { isRecord, parsedJson } from '../core/json.js';
 import { ANTHROPIC_MOCK, readHostedClaude } from './mock-anthropic.js';
