@@ -69,12 +69,17 @@ function clientOf({ exchange, close }: AdminTransport): AdminClient {
   };
 }
 
-/** Returns the method of a request, and its path below `/admin/v1` with its query, encoded. */
+/**
+ * Returns the method of a request, and its path below `/admin/v1` with its query, encoded. Throws
+ * CommandError for an id that no path can have.
+ */
 function addressOf<Name extends RouteName>(
   route: Name,
   input: RequestInput<Name>,
 ): { readonly method: string; readonly path: string } {
   const { id, query = {} } = input;
+  // An address drops such a segment, also encoded: another route would get the request. No name is so.
+  if (id === '.' || id === '..') throw new CommandError(`Nothing has the name "${id}".`);
   const [method = '', template = ''] = route.split(' ');
   // A function, because `$&` in a text would stand for the match. The type asks for the id.
   const path = template.replace(/\{\w+\}/, () => encodeURIComponent(id ?? ''));

@@ -56,7 +56,12 @@ void t.test('lists are read page by page, no further than is asked for', async (
   t.same(await readList(client, 'GET /accounts', {}, 2), { data: [0, 1], next: '2' });
   t.same(asked.splice(0), ['/accounts?limit=2', '/accounts?limit=1&cursor=1']);
   await client.call('GET /accounts/{account}', { id: 'a/$&' });
-  t.same(asked, ['/accounts/a%2F%24%26'], 'an id is one segment, whatever it is');
+  t.same(asked.splice(0), ['/accounts/a%2F%24%26'], 'an id is one segment, whatever it is');
+  for (const id of ['.', '..'])
+    await t.rejects(client.call('POST /keys/{key}/disable', { id }), {
+      message: `Nothing has the name "${id}".`,
+    });
+  t.same(asked, [], 'an address would lose them, and be that of another route');
 });
 
 void t.test(
