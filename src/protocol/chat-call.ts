@@ -169,8 +169,8 @@ export function withModelId<Body extends SplicedBody>(call: Body, id: string): B
 
 /**
  * The call with at most `boundTokens` output tokens; throws if that is no whole number from 0. Lowers each
- * member in which the client gave more. Adds `outputTokensName` if the body has none of these members. Costs a
- * copy of the body, unless no member is changed.
+ * member in which the client gave more. Adds `outputTokensName` if the body has none of these members. Copies
+ * the body, unless no member is changed.
  */
 export function withOutputTokensMax<
   Body extends SplicedBody & Partial<Pick<ChatCall, 'outputTokensMax' | 'outputTokensName'>>,
