@@ -3,14 +3,16 @@
  * Valkey or Redis, and parses the address of that server. schema.ts has the section as part of all settings;
  * rules between settings are in cross-checks.ts. Main threads and commands.
  *
- * Must hold (test/unit/config/sharing-schema.test.ts):
+ * Must hold (test/unit/config/sharing-schema.test.ts, which tests the rules of cross-checks.ts too):
  * - An address that is accepted at the start is one that `parseSharingUrl` can parse, so the schema asks that
  *   function.
  * - No address has a user or a password, because `url` is no secret: it is shown and logged.
+ * - A namespace has no braces.
  */
 import { isIPv6 } from 'node:net';
 import * as Type from 'typebox';
 import { optionalLimit, settingsMap, wholeNumber, type Annotations } from './annotations.js';
+import { TIMEOUT_MS_MAX } from './upstream-schema.js';
 
 /**
  * The server's scripts are made for this many hosts: after a loss a script visits the list of all nodes, and
@@ -19,8 +21,8 @@ import { optionalLimit, settingsMap, wholeNumber, type Annotations } from './ann
 const SHARING_HOSTS_MAX = 1_000;
 /** Each partition costs a script call. More partitions than servers of a Cluster gain nothing. */
 const PARTITIONS_MAX = 64;
-/** A day. A host that was silent for longer does not come back by itself. */
-const NODE_EXPIRY_SECONDS_MAX = 86_400;
+/** The longest total_timeout_ms of an upstream, because cross-checks.ts wants an expiry of at least that. */
+const NODE_EXPIRY_SECONDS_MAX = TIMEOUT_MS_MAX / 1_000;
 
 export interface ServerAddress {
   readonly host: string;
@@ -111,6 +113,7 @@ export const sharingSchema = Type.Object(
         'x-secret': true,
       } satisfies Annotations),
     ),
+    // No braces: the keys of a partition lie on one server by their hash tag, {namespace:partition}.
     namespace: Type.String({
       pattern: '^[A-Za-z0-9._-]{1,64}$',
       default: 'tollgate',

@@ -95,9 +95,19 @@ void t.test('faults are named', (t) => {
   t.match(faultsOf('  url: redis://valkey\n  node_expiry_seconds: 60\n'), [
     /sharing\.node_expiry_seconds: got 60, want at least 600, the longest total_timeout_ms/,
   ]);
-  t.match(faultsOf('  url: redis://valkey\n  namespace: a{b\n'), [
-    /sharing\.namespace: got "a\{b", want a name/,
+  t.match(faultsOf('  url: redis://valkey\n  node_expiry_seconds: 86401\n'), [
+    /sharing\.node_expiry_seconds: got 86401/,
   ]);
+  for (const namespace of ['a{b', 'a}b', 'a:b', 'a b', 'é', '', 'n'.repeat(65)])
+    t.match(faultsOf(`  url: redis://valkey\n  namespace: '${namespace}'\n`), [
+      /sharing\.namespace: got .*, want a name/,
+    ]);
+  for (const word of ['é', 'a b', 'u'.repeat(257)])
+    t.match(faultsOf(`  url: redis://valkey\n  username: '${word}'\n`), [
+      /sharing\.username: got .*, want a name/,
+    ]);
+  for (const partitions of [0, 65, 1.5])
+    t.match(faultsOf(`  url: redis://valkey\n  partitions: ${partitions}\n`), [/sharing\.partitions: got/]);
   t.match(faultsOf('  hosts: 4\n'), [/sharing\.url: missing/]);
   t.end();
 });
