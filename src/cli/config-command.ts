@@ -1,18 +1,17 @@
 /**
  * `tollgate config check | schema | example | import-litellm`. program.ts adds the commands. They need no
- * gateway and change nothing: `check` reads the books, if there are some, and `example` and `import-litellm`
- * print a file to standard output.
+ * gateway and change nothing: `check` reads the books, if there are some (books-check.ts), and `example` and
+ * `import-litellm` print a file to standard output.
  *
  * Must hold: an import without some models ends with an exit code other than 0
  * (test/unit/cli/config-command.import-command.test.ts).
  */
-import { existsSync } from 'node:fs';
 import { relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Command } from 'commander';
 import type { LoadedSettings } from '../config/load.js';
-import type { Settings } from '../config/schema.js';
 import type { ProbeView } from '../gateway/upstream-probe.js';
+import { checkBooks } from './books-check.js';
 import { addStoreOptions, type AdminOptions, exampleText, parseNonEmpty } from './options.js';
 import { CommandError, EXIT_FAILED, printError, printJson, printLine } from './output.js';
 
@@ -113,7 +112,7 @@ async function checkConfig(options: CheckOptions): Promise<void> {
   ]);
   try {
     const loaded = loadSettings({ config: options.config, data: options.data });
-    const { problems, warnings } = await checkStore(loaded.settings);
+    const { problems, warnings } = await checkBooks(loaded.settings);
     if (problems.length > 0) throw new ConfigError(problems);
     const views = options.probe === true ? await probeAll(loaded) : undefined;
     const ok = views?.every((view) => view.ok) ?? true;
@@ -131,69 +130,6 @@ async function checkConfig(options: CheckOptions): Promise<void> {
     printJson({ ok: false, source: null, problems: error.problems, warnings: [] });
     process.exitCode = EXIT_FAILED;
   }
-}
-
-/** `problems`: why a gateway would not start with this store. `warnings`: what an operator should look at. */
-interface StoreFindings {
-  readonly problems: readonly string[];
-  readonly warnings: readonly string[];
-}
-
-const NO_FINDINGS: StoreFindings = { problems: [], warnings: [] };
-
-/** Compares the settings with the books of their data directory, which a gateway may have open. */
-async function checkStore({ data, limits, plans }: Settings): Promise<StoreFindings> {
-  const [{ StoreSnapshot }, { storePath }, { readGatewayFile }] = await Promise.all([
-    import('../store/audit-run.js'),
-    import('../store/store-file.js'),
-    import('../admin/gateway-file.js'),
-  ]);
-  const path = storePath(data);
-  try {
-    // Throws if this user may not read the folder: then all files would seem to be missing.
-    readGatewayFile(data);
-    // Opening a store creates its missing files. They would belong to the user of this command, who may be
-    // another than the gateway's.
-    if (!['', '-lock', '-gate', '-gate-lock'].every((ending) => existsSync(path + ending)))
-      return NO_FINDINGS;
-    const snapshot = new StoreSnapshot(data);
-    try {
-      const { readAccount } = await import('../store/account-codec.js');
-      const tables = { accounts: 'account_slots', keys: 'key_slots', groups: 'group_slots' } as const;
-      const problems = (['accounts', 'keys', 'groups'] as const).flatMap((records) => {
-        const wanted = (snapshot.lastKey(tables[records]) ?? -1) + 1;
-        if (wanted <= limits[records]) return [];
-        return [`limits.${records}: ${limits[records]}, and the books need at least ${wanted}`];
-      });
-      const namesByPlan = new Map<string, string[]>();
-      for (const { key, value } of snapshot.rows('accounts')) {
-        const { planId, name } = readAccount(value, key);
-        if (plans.some(({ id }) => id === planId)) continue;
-        const names = namesByPlan.get(planId);
-        if (names === undefined) namesByPlan.set(planId, [name]);
-        else names.push(name);
-      }
-      return { problems, warnings: [...namesByPlan].map(planWarning) };
-    } finally {
-      await snapshot.close();
-    }
-  } catch (error) {
-    // A StoreError, or an error of the folder. An error without a code is a bug.
-    if (!(error instanceof Error && 'code' in error)) throw error;
-    return { problems: [], warnings: [`the books were not looked at: ${error.message}`] };
-  }
-}
-
-/** How many names of accounts a warning lists. */
-const NAMES_MAX = 5;
-
-function planWarning([plan, names]: readonly [string, readonly string[]]): string {
-  const shown = names.toSorted().slice(0, NAMES_MAX).join(', ');
-  const others = names.length > NAMES_MAX ? ` and ${names.length - NAMES_MAX} more` : '';
-  return (
-    `plans: ${plan} is missing, and accounts are on it (${names.length}: ${shown}${others}): a reload that removes it ` +
-    'is refused, and a start disables them. Move them first (accounts set-plan), or keep the plan.'
-  );
 }
 
 async function probeAll({ settings }: LoadedSettings): Promise<readonly ProbeView[]> {
