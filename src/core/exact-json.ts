@@ -24,6 +24,8 @@ export const LONG_INTEGER = /\d{16}/;
 const STRINGS_AND_NUMBERS = /"[^"\\]*(?:\\[^][^"\\]*)*(?:"|\\?$)|-?\d[\d.eE+-]*/g;
 /** Of 16 digits or more. Shorter integers are below 2^53. */
 const INTEGER = /^-?[1-9]\d{15,}$/;
+/** After an integer: it stands in the place of a member's name, so the text is no JSON, and stays none. */
+const NAME_END = /[ \t\n\r]*:/y;
 /** A longer text goes to JSON.parse as it is, and may lose digits: to mark them would take too long. */
 const CHARS_MAX = 1024 * 1024;
 
@@ -36,13 +38,20 @@ export function exactJson(text: string, requiredWord = ''): unknown {
   const mayHaveMarks = text.length <= CHARS_MAX && text.includes(requiredWord) && LONG_INTEGER.test(text);
   if (!mayHaveMarks) return parsedJson(text);
   return parsedJson(
-    text.replace(STRINGS_AND_NUMBERS, (token) =>
-      INTEGER.test(token) && !Number.isSafeInteger(Number(token)) ? `"${MARK}${token}"` : token,
+    text.replace(STRINGS_AND_NUMBERS, (token, position: number) =>
+      INTEGER.test(token) && !Number.isSafeInteger(Number(token)) && !isNameEnd(text, position + token.length)
+        ? `"${MARK}${token}"`
+        : token,
     ),
   );
 }
 
-/** The JSON text of `value`, with the digits in place of the marks of exactJson. */
+function isNameEnd(text: string, position: number): boolean {
+  NAME_END.lastIndex = position;
+  return NAME_END.test(text);
+}
+
+/** The JSON text of `value`, with the digits in place of the marks of exactJson. `value` is not undefined. */
 export function exactJsonText(value: unknown): string {
   const text = JSON.stringify(value);
   return text.includes(MARK) ? text.replace(MARKED, '$1') : text;

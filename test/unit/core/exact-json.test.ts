@@ -33,6 +33,8 @@ void t.test('everything else is what JSON.parse says', (t) => {
     '[12345678901234567890',
     '"12345678901234567890',
     '--12345678901234567890',
+    '{12345678901234567890:1}',
+    '{"a":1,12345678901234567890 :1}',
   ])
     t.equal(exactJson(text), undefined, text);
   t.end();
