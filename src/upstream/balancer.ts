@@ -6,7 +6,9 @@
  * share the limits. route-table.ts has a Balancer for each model, retry-plan.ts calls it. Upstream worker.
  *
  * Must hold (test/unit/upstream/balancer.test.ts): who takes a target releases it (TakenTarget). If no other
- * upstream is left, an upstream that cools down is tried again within seconds, however long it was down.
+ * upstream is left, an upstream that cools down is tried again within seconds, however long it was down. (One
+ * that the call has tried is left as long as it does not cool down.) The targets are sorted by priority,
+ * because `#best` stops at the first of another one.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -66,6 +68,10 @@ export class Balancer {
   /** The next `take` chooses from `targets`, sorted by priority. Upstreams that stay keep their state. */
   replace(targets: readonly UpstreamTarget[]): void {
     invariant(targets.length > 0, 'a model has an upstream');
+    invariant(
+      targets.every(({ priority }, at) => at === 0 || priority >= targets[at - 1]!.priority),
+      'the targets of a model are sorted by priority',
+    );
     this.#limitsTokens = targets.some(({ quotas }) => quotas?.limits.tokensPerMinute !== undefined);
     const earlierStates = [...this.#states];
     this.#states = targets.map((target) => {
@@ -88,13 +94,14 @@ export class Balancer {
     return this.#states.length;
   }
 
+  /** How many calls the target with that index has. For tests: the target must still be there. */
   inFlight(index: number): number {
     return this.#states.find((state) => state.index === index)!.inFlight;
   }
 
   /**
    * Whether `take` would return a target, or might once the coordinator has replied. Takes nothing, so other
-   * calls may take the target first. O(targets), with a look at the limits of each full target.
+   * calls may take the target first. O(targets), and once more for each that is full.
    */
   isAnyLeft(tried: readonly number[], account: AccountIndex, tokens = 0): boolean {
     const nowMs = this.#clock.monotonicMs();
@@ -110,7 +117,7 @@ export class Balancer {
   /**
    * Takes the best target whose index is not in `tried`; undefined if all were tried, cool down, or are at
    * their limits. `tokens`: the most that the call may use. `attempt`: for the metrics. `by`: as in
-   * UpstreamQuotas.take. O(targets).
+   * UpstreamQuotas.take. O(targets), and once more for each that is full.
    */
   take(
     tried: readonly number[],
@@ -164,8 +171,9 @@ export class Balancer {
 
   /**
    * The limits that keep the call out: those of the upstreams that could serve it now if there were no
-   * limits. Empty if one of these upstreams has none. Reads no counter, because the queue asks for each call
-   * that waits. O(targets).
+   * limits. Empty if limits do not keep it out: one of these upstreams has none, or there is no such upstream.
+   * Then `take` says what is to be done. Reads no counter, because the queue asks for each call that waits.
+   * O(targets).
    */
   limitsOf(tried: readonly number[], account: AccountIndex, tokens: number): TargetQuotas[] {
     const nowMs = this.#clock.monotonicMs();
