@@ -28,7 +28,7 @@ interface LeasedAhead {
 /** What all processes that share an account, a key or a group use of it. */
 export interface SharedUse {
   /** Held by calls of this host, or charged by these calls and not in the store yet. */
-  readonly held: PicoUnits;
+  readonly heldHere: PicoUnits;
   /** Spent by all hosts. */
   readonly spent: PicoUnits;
   /** Permits of the current minute. */
@@ -36,7 +36,7 @@ export interface SharedUse {
   readonly dayNumber: number;
   readonly dayCalls: number;
   /** Calls in flight on this host. */
-  readonly callsInFlight: number;
+  readonly callsInFlightHere: number;
   readonly leased: LeasedAhead;
   readonly quotas: QuotaCounts;
 }
@@ -143,7 +143,7 @@ export function sharedStatement(
   if (use === undefined) return flushed;
   const { credited } = flushed.record;
   const { spent, leased } = use;
-  const available = restOf(credited, spent, use.held);
+  const available = restOf(credited, spent, use.heldHere);
   const isToday = use.dayNumber >= dayNumberOf(nowMs);
   return {
     ...flushed,
@@ -153,7 +153,7 @@ export function sharedStatement(
     // The store may count calls that a process had not reported when it died.
     callsToday: isToday ? Math.max(use.dayCalls, flushed.callsToday) : flushed.callsToday,
     requestsThisMinute: Number(use.minute.used),
-    callsInFlight: use.callsInFlight,
+    callsInFlight: use.callsInFlightHere,
     leased: {
       ...leased,
       dayCalls: isToday ? leased.dayCalls : 0,

@@ -180,12 +180,12 @@ export function useOf(view: ScopeView, processes: readonly CallsUse[] = []): Sha
     name === 'balance' ? [] : [[name, inQuotaUnit(name, countOf(name))]],
   );
   return {
-    held: asPicoUnits(money.held),
+    heldHere: asPicoUnits(money.held),
     spent: view.spent,
     minute,
     dayNumber: day.period,
     dayCalls: Number(day.used + day.held),
-    callsInFlight: Number(callSlots.held),
+    callsInFlightHere: Number(callSlots.held),
     leased: {
       minute: Number(minute.leased),
       dayCalls: Number(day.leased),

@@ -77,12 +77,12 @@ void t.test('shared: what calls use; of what is leased no more than there is', (
   const flushed = flushedStatement(record, undefined, nowMs);
   t.equal(sharedStatement(flushed, undefined, nowMs), flushed, 'not known');
   const use = {
-    held: asPicoUnits(20n),
+    heldHere: asPicoUnits(20n),
     spent: asPicoUnits(50n),
     minute: { period: 0, used: 5n, held: 0n, leased: 3n, leasedByOthers: 0n },
     dayNumber: today,
     dayCalls: 7,
-    callsInFlight: 2,
+    callsInFlightHere: 2,
     leased: { minute: 3, dayCalls: 4, callsInFlight: 8, money: asPicoUnits(29n) },
     quotas: new Map(),
   };
@@ -123,12 +123,12 @@ void t.test('a host whose copy lacks a credit that was spent already shows nothi
   const flushed = flushedStatement(record, row, nowMs);
   t.match(flushed, { available: 0n, held: 0n, spent: 130n });
   const use = {
-    held: asPicoUnits(20n),
+    heldHere: asPicoUnits(20n),
     spent,
     minute: { period: 0, used: 5n, held: 0n, leased: 3n, leasedByOthers: 0n },
     dayNumber: today,
     dayCalls: 7,
-    callsInFlight: 2,
+    callsInFlightHere: 2,
     leased: { minute: 3, dayCalls: 4, callsInFlight: 8, money: asPicoUnits(29n) },
     quotas: new Map(),
   };

@@ -144,25 +144,25 @@ void t.test('what calls use is told, and what of the leases nobody has used', as
     return { ...use, minuteUsed: Number(use.minute.used) };
   };
   void node.keeper.start();
-  t.match(seen(), { callsInFlight: 0, minuteUsed: 0, leased: { minute: 0 } }, 'nothing is leased');
+  t.match(seen(), { callsInFlightHere: 0, minuteUsed: 0, leased: { minute: 0 } }, 'nothing is leased');
   const slots: number[] = [];
   for (const hold of [1_000n, 500n])
     void node.call(ACCOUNT, asPicoUnits(hold)).then(({ slot }) => slots.push(slot!));
   await time.run(100);
-  t.match(seen(), { callsInFlight: 2, held: 1_500n, minuteUsed: 2, dayCalls: 2 });
+  t.match(seen(), { callsInFlightHere: 2, heldHere: 1_500n, minuteUsed: 2, dayCalls: 2 });
   const { minute, dayCalls, callsInFlight, money } = seen().leased;
   t.ok(minute > 0 && dayCalls > 0 && callsInFlight > 0 && money > 0n, 'and more is leased');
   node.endCall(ACCOUNT, slots[0]!, asPicoUnits(600n));
-  t.match(seen(), { callsInFlight: 1, held: 1_100n }, 'a charge that is not in the store yet');
+  t.match(seen(), { callsInFlightHere: 1, heldHere: 1_100n }, 'a charge that is not in the store yet');
   node.flush();
-  t.match(seen(), { callsInFlight: 1, held: 500n, spent: 600n });
+  t.match(seen(), { callsInFlightHere: 1, heldHere: 500n, spent: 600n });
   node.endCall(ACCOUNT, slots[1]!, undefined);
-  t.match(seen(), { callsInFlight: 0, held: 0n, spent: 600n, minuteUsed: 2, dayCalls: 1 }, 'at rest');
+  t.match(seen(), { callsInFlightHere: 0, heldHere: 0n, spent: 600n, minuteUsed: 2, dayCalls: 1 }, 'at rest');
   // Until all is given back, and told: whatever is on its way, nothing of it is shown as use.
   for (let rounds = 0; node.keeper.state.scopes > 0 && rounds < 3_000; rounds++) {
-    const { held, minuteUsed, dayCalls: calls } = seen();
-    if (held !== 0n || minuteUsed > 2 || calls !== 1)
-      t.fail(`round ${rounds}: ${held} ${minuteUsed} ${calls}`);
+    const { heldHere, minuteUsed, dayCalls: calls } = seen();
+    if (heldHere !== 0n || minuteUsed > 2 || calls !== 1)
+      t.fail(`round ${rounds}: ${heldHere} ${minuteUsed} ${calls}`);
     await time.run(10);
   }
   t.equal(node.keeper.state.scopes, 0);

@@ -75,7 +75,7 @@ void t.test('what was lent and is not used is leased', (t) => {
   t.same(
     known(),
     {
-      ...{ dayNumber: DAY, spent, minuteUsed: 10, dayCalls: 60, callsInFlight: 0, held: 0n },
+      ...{ dayNumber: DAY, spent, minuteUsed: 10, dayCalls: 60, callsInFlightHere: 0, heldHere: 0n },
       leased: { minute: 20, dayCalls: 30, callsInFlight: 120, money: 189n },
       day: { period: DAY, used: 60n, held: 0n, leased: 30n, leasedByOthers: 30n },
     },
@@ -83,7 +83,7 @@ void t.test('what was lent and is not used is leased', (t) => {
   );
   // Of the minute, the two have used 12 - 4 and 12 - 3; 6 permits are of others, of which 4 are valid.
   t.same(known([use(FIRST), use(SECOND)]), {
-    ...{ dayNumber: DAY, spent, minuteUsed: 19, dayCalls: 60, callsInFlight: 20, held: 100n },
+    ...{ dayNumber: DAY, spent, minuteUsed: 19, dayCalls: 60, callsInFlightHere: 20, heldHere: 100n },
     leased: { minute: 11, dayCalls: 30, callsInFlight: 100, money: 89n },
     day: { period: DAY, used: 60n, held: 0n, leased: 30n, leasedByOthers: 25n },
   });
@@ -94,7 +94,7 @@ void t.test('what was lent and is not used is leased', (t) => {
   );
   t.match(
     useOf(VIEW, [use({ ...FIRST, slots: 121n, money: 190n, minute: 31, day: 91n })]),
-    { callsInFlight: 121, held: 190n, leased: { callsInFlight: 0, money: 0n } },
+    { callsInFlightHere: 121, heldHere: 190n, leased: { callsInFlight: 0, money: 0n } },
     'what the authority knows is older, or newer',
   );
   t.end();
