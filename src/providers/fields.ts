@@ -44,6 +44,16 @@ export function stringIn(holder: Members, name: string, path: string): string {
   return value;
 }
 
+/**
+ * Throws a FieldError for a member of `holder`, at `path`, that nobody reads, unless it asks for nothing.
+ * `read`: the names of those that are read.
+ */
+export function rejectOthers(holder: Members, path: string, read: readonly string[]): void {
+  for (const name in holder)
+    if (!read.includes(name) && isGiven(holder[name]) && holder[name] !== false)
+      throw new FieldError(`${path}.${name}`, 'has no counterpart in a chat completion');
+}
+
 /** A function that the caller offers or describes. */
 interface FunctionDefinition {
   readonly name: string;

@@ -15,16 +15,17 @@
  * Follows platform.claude.com, page "Messages", and OpenAI's reference of chat completions, as of November
  * 2026.
  *
- * Must hold: a member of the request that is neither translated nor in KNOWN is rejected, never dropped
- * silently, and so is a block or a source of a type that is not named above. Within blocks and tools the
- * members that are not read are dropped (test/unit/doors/messages/messages-dialect.test.ts). Each part that
- * is made is registered with `withOrigin` (callers-path.ts), or an error names a path that the caller does
- * not know (test/unit/doors/callers-path.test.ts).
+ * Must hold: a member of the request, or of `output_config`, that is neither translated nor in KNOWN is
+ * rejected, never dropped silently, and so is a block or a source of a type that is not named above. Within
+ * other members, blocks and tools the members that are not read are dropped
+ * (test/unit/doors/messages/messages-dialect.test.ts). Each part that is made is registered with `withOrigin`
+ * (callers-path.ts), or an error names a path that the caller does not know
+ * (test/unit/doors/callers-path.test.ts).
  */
 import { createHash } from 'node:crypto';
 import { exactJsonText } from '../../core/exact-json.js';
-import { isRecord, type Members, membersOf } from '../../core/json.js';
-import { stringIn } from '../../providers/fields.js';
+import { isGiven, isRecord, type Members, membersOf } from '../../core/json.js';
+import { rejectOthers, stringIn } from '../../providers/fields.js';
 import { FieldError } from '../../providers/provider.js';
 import { withOrigin } from '../callers-path.js';
 import type { UpstreamTraits } from '../door.js';
@@ -146,7 +147,10 @@ function addTools(chat: Record<string, unknown>, body: Members, upstream: Upstre
  */
 function addThinking(chat: Record<string, unknown>, body: Members, upstream: UpstreamTraits): void {
   const { thinking, output_config: config } = body;
+  rejectOthers(membersOf(config), 'output_config', ['effort', 'format']);
   const { effort, format } = membersOf(config);
+  if (isGiven(effort) && typeof effort !== 'string')
+    throw new FieldError('output_config.effort', 'must be a string');
   const isOff = isRecord(thinking) && thinking.type === 'disabled';
   if (upstream.extras && isOff) chat.thinking = thinking;
   else if (typeof effort === 'string') chat.reasoning_effort = effort;

@@ -10,7 +10,7 @@
  * Follows the reference of OpenAI, "Create a model response", as of November 2026.
  */
 import { isRecord, type Members, membersOf } from '../../core/json.js';
-import { Fields } from '../../providers/fields.js';
+import { Fields, rejectOthers } from '../../providers/fields.js';
 import { FieldError } from '../../providers/provider.js';
 import { withOrigin } from '../callers-path.js';
 import type { UpstreamTraits } from '../door.js';
@@ -147,8 +147,9 @@ function namedTool({ type, name }: Members, path: string): object {
 }
 
 /** Adds `verbosity` and `response_format`, which Responses has in `text`. */
-function addText(text: Members | undefined, chat: Record<string, unknown>): void {
-  const { format, verbosity } = text ?? {};
+function addText(text: Members = {}, chat: Record<string, unknown>): void {
+  rejectOthers(text, 'text', ['format', 'verbosity']);
+  const { format, verbosity } = text;
   // `medium` is the default, and servers that do not know the member would reject it.
   if (verbosity !== undefined && verbosity !== null && verbosity !== 'medium') chat.verbosity = verbosity;
   if (format === undefined || format === null) return;
@@ -163,9 +164,13 @@ function addText(text: Members | undefined, chat: Record<string, unknown>): void
     throw new FieldError('text.format.type', 'must be text, json_object or json_schema');
 }
 
-/** Adds the effort. `summary` is ignored, because callers get all thoughts that the upstream returns. */
-function addReasoning(reasoning: Members | undefined, chat: Record<string, unknown>): void {
-  const { effort, mode } = reasoning ?? {};
+/**
+ * Adds the effort. Callers get all thoughts that the upstream returns, so `summary` and `generate_summary`,
+ * its former name, are ignored. So is `context`: which thoughts of earlier turns go back is the upstream's.
+ */
+function addReasoning(reasoning: Members = {}, chat: Record<string, unknown>): void {
+  rejectOthers(reasoning, 'reasoning', ['effort', 'mode', 'summary', 'generate_summary', 'context']);
+  const { effort, mode } = reasoning;
   if (typeof effort === 'string') chat.reasoning_effort = effort;
   else if (effort !== undefined && effort !== null)
     throw new FieldError('reasoning.effort', 'must be a string');

@@ -159,6 +159,10 @@ void t.test('what a chat completion cannot say is refused by its name', (t) => {
     'messages[0].content[0].type',
   );
   t.equal(refused({ output_config: { format: { type: 'x' } } }), 'output_config.format');
+  t.equal(refused({ output_config: { effort: 3 } }), 'output_config.effort');
+  const budget = { type: 'tokens', total: 20_000 };
+  t.equal(refused({ output_config: { task_budget: budget } }), 'output_config.task_budget');
+  t.equal(refused({ output_config: { effort: null, format: null, task_budget: null } }), '');
   const result = (content: unknown): string =>
     refused({ messages: [{ role: 'user', content: [{ type: 'tool_result', tool_use_id: 't', content }] }] });
   t.equal(result([{ type: 'text', text: 'a' }, 'b']), 'messages[0].content[0].content[1]');

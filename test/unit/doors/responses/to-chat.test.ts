@@ -346,6 +346,8 @@ void t.test('what a chat completion cannot say is refused by its name', (t) => {
     ['text.format.type', { text: { format: { type: 'xml' } } }],
     ['reasoning.effort', { reasoning: { effort: 3 } }],
     ['reasoning.mode', { reasoning: { mode: 'pro' } }],
+    ['reasoning.max_tokens', { reasoning: { effort: 'low', max_tokens: 100 } }],
+    ['text.schema', { text: { schema: {} } }],
     ['include[0]', { include: ['everything'] }],
     ...[
       'web_search',
