@@ -3,7 +3,7 @@
  * pages use them. Browser.
  *
  * Must hold: the CSV has all rows of the filter, not only those in sight, up to ROWS_OF_CSV_MAX, and exact
- * values without units (test/e2e/console-tables.test.ts). Who saves a file that may lack rows is told.
+ * values without units. Who saves a file that may lack rows is told (test/e2e/console-tables.test.ts).
  */
 import type { ComponentChildren } from 'preact';
 import { type CsvCell, csvOf } from '../core/csv.js';

@@ -160,3 +160,25 @@ void t.test('every table is a CSV that no spreadsheet runs', SKIP, async (t) => 
   t.ok(settings.some((line) => line.startsWith('listen.port,')));
   t.same(faults, []);
 });
+
+void t.test('who saves calls is told if the gateway cannot read all of them', SKIP, async (t) => {
+  const { gateway } = await startBed(t);
+  const { admin } = gateway;
+  const { key } = await admin.customer({});
+  await gateway.chat(key, 'Hello');
+  const { page } = await (await startBrowser(t)).open();
+  await page.goto(`http://127.0.0.1:${admin.port}/#/calls`);
+  await page.getByLabel('Admin token').fill(admin.token);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  const button = page.getByRole('button', { name: 'Download CSV: Calls', exact: true });
+  await button.waitFor();
+  // The list that is shown has 100 calls a page, the file 1,000.
+  await page.route('**/admin/v1/calls?*limit=1000*', async (route) => {
+    const response = await route.fetch();
+    const view = (await response.json()) as object;
+    await route.fulfill({ response, json: { ...view, unread: ['1.calls: EACCES'] } });
+  });
+  const [file] = await Promise.all([page.waitForEvent('download'), button.click()]);
+  t.match(readFileSync(await file.path(), 'utf8'), /req_/);
+  await page.getByText('Rows may be missing in the file: the gateway cannot read 1.calls: EACCES.').waitFor();
+});
