@@ -171,7 +171,7 @@ export class Balancer {
 
   /**
    * The limits that keep the call out: those of the upstreams that could serve it now if there were no
-   * limits. Empty if limits do not keep it out: one of these upstreams has none, or there is no such upstream.
+   * limits. Empty if limits do not keep it out: one of these upstreams has none, or there is none of them.
    * Then `take` says what is to be done. Reads no counter, because the queue asks for each call that waits.
    * O(targets).
    */
