@@ -15,7 +15,7 @@ import { optionalLimit, section, settingsMap, wholeNumber, type Annotations } fr
 const TTL_SECONDS_MAX = 2_592_000;
 /** A smaller cache would not have space for the longest response. */
 const BYTES_MIN = CACHED_BYTES_MAX;
-/** A quarter of the largest store: answers for repeats may take half of it (schema.ts), and the books need the rest. */
+/** A quarter of the largest store: answers for repeats may take half (schema.ts), the books need the rest. */
 const BYTES_MAX = STORE_BYTES_MAX / 4;
 /** More than BYTES_MAX, because each listener keeps copies of its own. */
 const MEMORY_BYTES_MAX = 8 * 1024 ** 3;

@@ -1,6 +1,6 @@
 /**
- * The quotas that a scope may have, by name, and what is left of them. A scope is a key, an account, one model
- * for an account, a group of accounts or an upstream. Most folders use the names. Pure; any thread.
+ * The quotas that a scope may have, by name, and what is left of them. A scope is a key, an account, one
+ * model for an account, a group of accounts or an upstream. Most folders use the names. Pure; any thread.
  *
  * A quota is one of two primitives. A sliding window counts what any 60 seconds have used. A stock is an
  * amount that calls take of: calendar.ts refills that of a day or a month, and each call gives its slot in

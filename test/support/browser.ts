@@ -87,8 +87,8 @@ export async function signIn(
 }
 
 /**
- * Opens a page by its link of the navigation. Resolves when the page is there: the page before may have controls
- * of the same names.
+ * Opens a page by its link of the navigation. Resolves when the page is there: the page before may have
+ * controls of the same names.
  */
 export async function goTo(page: Page, name: string): Promise<void> {
   const pages = page.getByRole('navigation', { name: 'Pages' });
