@@ -56,8 +56,9 @@ export interface EqualShareOptions {
   readonly coordinator: Coordinator;
   readonly clock: Clock;
   /**
-   * How many processes of all hosts serve calls, by the settings (64,000 at most); 0 if this node has no
-   * share. Of a limit below it a share is nothing: shares are rounded down, as in `held_back` of
+   * Hosts times processes, by this host's settings (64,000 at most); 0 if this node has no share. A host with
+   * more processes has smaller shares, so the shares of each host together are one part of a limit. Of a
+   * limit below this number a share is nothing: shares are rounded down, as in `held_back` of
    * valkey-scripts.ts, or together they would be more than the limit.
    */
   readonly shares: number;

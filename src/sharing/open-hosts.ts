@@ -97,7 +97,8 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
       calendar: new Calendar(settings.quota_timezone),
       accounting,
       memory,
-      // Set for nodes without a share too: by this the server knows how much of a limit it must hold back.
+      // Set for nodes without a share too: if the server cannot read the record of a silent node, it holds a
+      // share of this size back for it.
       equalShares: shares,
       hasShare: (extraOptions.shares ?? 0) > 0,
       nodeExpiryMs: nodeExpiryMs + EXPIRY_MARGIN_MS,

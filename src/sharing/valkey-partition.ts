@@ -149,8 +149,8 @@ export class ValkeyPartition {
     const newEpoch = randomBytes(16).toString('hex');
     const { epoch: rememberedEpoch, places } = this.#remembered;
     const { sequence, server, atMs } = this.#heard;
-    // How many shares there are, or 0 if this node has none. (An exchange says how many there are, always: by
-    // that the server knows what to hold back.)
+    // How many shares there are, or 0 if this node has none: so much the server holds back while this node is
+    // silent. (An exchange says how many there are, always: see `held_back` in valkey-scripts.ts.)
     const args = [incarnation, timeInsteadMs, rememberedEpoch, newEpoch, hasShare ? equalShares : 0, places];
     const entered = await this.#inTerm<Entered>((promised) => {
       const ageMs = Math.max(0, Math.floor(clock.monotonicMs() - atMs));
