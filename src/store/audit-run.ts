@@ -127,9 +127,15 @@ export class StoreSnapshot {
     }
   }
 
-  /** Undefined if there is no such row. */
+  /** Undefined if there is no such row, also for a text of a damaged row that is longer than any key. */
   get<Name extends TableName>(name: Name, key: TableKeys[Name]): unknown {
-    return this.#tables.get(name)?.get(key, { transaction: this.#transaction });
+    try {
+      return this.#tables.get(name)?.get(key, { transaction: this.#transaction });
+    } catch (error) {
+      // lmdb 3.5.6 throws it for a key that does not fit its buffer of some 4,000 bytes.
+      if (error instanceof RangeError) return undefined;
+      throw error;
+    }
   }
 
   /**

@@ -338,6 +338,12 @@ const DAMAGES: readonly Damage[] = [
     ],
   },
   {
+    table: 'accounts',
+    row: ({ second }) => second,
+    change: (old) => ({ ...old, groupId: 'g'.repeat(5_000) }),
+    told: [`SECOND: the group: ${'g'.repeat(5_000)}, not a group`, 'SECOND: the account in the list of'],
+  },
+  {
     table: 'account_names',
     row: () => 'acme',
     change: (_, { second }) => second,
