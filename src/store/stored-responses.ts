@@ -88,14 +88,16 @@ export class StoredResponses implements FlushedResponses {
 
   /**
    * Keeps a response until it is written with its charge. Replaces a waiting response of the same key.
-   * Returns false, and keeps nothing, if WAITING_MAX responses wait.
+   * Returns false, and keeps nothing, if WAITING_MAX responses of other keys wait.
    */
   keep(record: ResponseRecord, { listener, position }: ChargePosition): boolean {
-    if (this.#waiting.size >= WAITING_MAX) return false;
+    if (this.#waiting.size >= WAITING_MAX && !this.#waiting.has(nameOfResponse(record))) return false;
+    const { account, key } = record;
     const fits = this.#waitingBytes + (record.bytes?.length ?? 0) <= WAITING_BYTES_MAX;
     this.#addWaiting({
       record: fits ? record : { ...record, bytes: undefined },
-      key: record,
+      // Not the record: it would keep the bytes in memory when these do not fit, or are dropped later.
+      key: { account, key },
       listener,
       position,
     });

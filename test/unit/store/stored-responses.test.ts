@@ -296,7 +296,12 @@ void t.test('bytes that wait for the disk are bounded', async (t) => {
   const kept = () =>
     keys.map((key) => shop.answers.find({ account: ACCOUNT, key })?.record.bytes?.length ?? 0);
   t.same(kept(), [bytes.length, bytes.length, 0], '128 MiB hold two of 48');
-  shop.answers.dropUncharged(0);
+  const dropped = shop.answers.dropUncharged(0);
+  t.strictSame(
+    dropped,
+    keys.map((key) => ({ account: ACCOUNT, key })),
+    'no key holds the bytes of its response',
+  );
   keep(shop, 'c', bytes);
   t.same(kept(), [0, 0, bytes.length], 'and what is dropped makes room');
   await shop.store.close();
