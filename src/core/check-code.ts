@@ -14,14 +14,15 @@
  *
  * Must hold: the code says of each value what TypeBox itself says (test/unit/core/schema-check.test.ts). Run
  * that test after each change of TypeBox's version. The edits do not tell code from the texts of a schema
- * (its names and constants): no schema may have a text with SetExternal, or one that looks like the beginning
- * of a line above or like a call of `Guard.CodePointCount`. A text with the word Guard, Hashing or
- * CheckContext makes `checkCode` throw.
+ * (its names and constants): no schema may have a text that looks like the beginning of a line above or like
+ * a call of `Guard.CodePointCount`. A text with the word Guard, Hashing, CheckContext or SetExternal makes
+ * `checkCode` throw, and so does another form of the line of patterns.
  */
 import type { TSchema } from 'typebox';
 import { Code } from 'typebox/compile';
 
 const CHECK = 'export function Check(';
+const PATTERNS = /^let External = \[\]$/m;
 
 /**
  * Returns a JavaScript expression: a function that tells whether a value is as `schema` says. Throws an Error
@@ -29,6 +30,8 @@ const CHECK = 'export function Check(';
  */
 export function checkCode(name: string, schema: TSchema): string {
   const { Code: code, External: external } = Code(schema);
+  if (!PATTERNS.test(code))
+    throw new Error('TypeBox writes its patterns in another form than this file edits');
   const body = code
     // `Code` imports TypeBox's helpers even if the schema needs none. Each import has one name.
     .replace(/^import \{ \w+ \} from "typebox\/\w+"$/gm, '')
@@ -40,12 +43,9 @@ export function checkCode(name: string, schema: TSchema): string {
     .replace(/^.*SetExternal.*$/m, '')
     .replace(/^\/\/.*\n/gm, '')
     // By a function, because `$$` or `$&` of a pattern would mean something in a replacement's text.
-    .replace(
-      /^let External = \[\]$/m,
-      () => `const External = [${external.variables.map(literalOf).join(', ')}]`,
-    )
+    .replace(PATTERNS, () => `const External = [${external.variables.map(literalOf).join(', ')}]`)
     .trim();
-  if (/\b(?:Guard|Hashing|CheckContext)\b/.test(body) || !body.includes(CHECK))
+  if (/\b(?:Guard|Hashing|CheckContext|SetExternal)\b/.test(body) || !body.includes(CHECK))
     // "Its file" is the file that declares the schema.
     throw new Error(`the schema of ${name} does not compile to code that stands alone; see its file`);
   return `(() => {\n${body.replace(CHECK, 'return function (')}\n})()`;

@@ -41,8 +41,8 @@ export const FIELDS_AT = 8;
 /** Returns the memory of a ring of `bytes`, a power of two from 8 on. Pages not written to take no memory. */
 export function createSpscRing(bytes: number): SharedArrayBuffer {
   invariant(
-    bytes <= 2 ** 30 && Number.isInteger(Math.log2(bytes)),
-    'a ring is a power of two, which divides 2^32',
+    bytes >= ALIGNMENT_BYTES && bytes <= 2 ** 30 && Number.isInteger(Math.log2(bytes)),
+    'a ring is a power of two from 8 on, which divides 2^32',
   );
   return new SharedArrayBuffer(HEAD_BYTES + bytes);
 }

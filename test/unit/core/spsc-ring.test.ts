@@ -81,3 +81,9 @@ void t.test(
     t.end();
   },
 );
+
+void t.test('a ring has a power of two of bytes, from 8 on', (t) => {
+  for (const bytes of [0, 0.5, 4, 12, 2 ** 31]) t.throws(() => createSpscRing(bytes), /power of two/);
+  t.equal(createSpscRing(8).byteLength, 72);
+  t.end();
+});
