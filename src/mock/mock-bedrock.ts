@@ -5,7 +5,9 @@
  *
  * Follows the Amazon Bedrock API Reference, "Converse" and "ConverseStream", as of November 2026.
  *
- * Must hold: AWS's own SDK reads the responses (test/unit/mock/mock-bedrock.test.ts).
+ * Must hold: AWS's own SDK reads the responses, and each exception, before and inside a stream, by its name
+ * (test/unit/mock/mock-bedrock.test.ts; of Claude's operations mock-bedrock-claude.test.ts). It notices a
+ * `broken` frame.
  */
 import { EventStreamCodec } from '@smithy/eventstream-codec';
 import { parsedJson } from '../core/json.js';
@@ -13,7 +15,8 @@ import { CLAUDE_OPERATIONS, eventsOfClaude, readClaude, wholeOfClaude } from './
 import { ConverseProblem, readConverse } from './mock-bedrock-rules.js';
 import type { MockCompletion, MockCall, MockError, MockProtocol, MockRequest } from './mock-protocol.js';
 
-const PATH = /\/model\/([^/]+)\/(converse|converse-stream|invoke|invoke-with-response-stream|count-tokens)$/;
+const CONVERSE_OPERATIONS = ['converse', 'converse-stream'] as const;
+const PATH = new RegExp(`/model/([^/]+)/(${[...CONVERSE_OPERATIONS, ...CLAUDE_OPERATIONS].join('|')})$`);
 const SIGNATURE_HEADER =
   /^AWS4-HMAC-SHA256 Credential=\w+\/(\d{8})\/[a-z0-9-]+\/bedrock\/aws4_request, SignedHeaders=([a-z0-9;-]+), Signature=[0-9a-f]{64}$/;
 
@@ -34,7 +37,7 @@ function authorizationProblem({ authorization = '', ...headers }: MockCall['head
   return missing.length === 0 ? undefined : `'${missing.join(', ')}' must be a 'SignedHeader'`;
 }
 
-/** The names of Bedrock's exceptions, by the status of a response. */
+/** The names of Bedrock's exceptions, by the status of a response. A stream has STREAM_EXCEPTIONS. */
 const EXCEPTIONS: Readonly<Record<number, string>> = {
   400: 'ValidationException',
   403: 'AccessDeniedException',
@@ -44,6 +47,18 @@ const EXCEPTIONS: Readonly<Record<number, string>> = {
   429: 'ThrottlingException',
   500: 'InternalServerException',
   503: 'ServiceUnavailableException',
+};
+
+/**
+ * The exceptions of a stream, by the status that each has in the API Reference: all that ConverseStream has.
+ * InvokeModelWithResponseStream has `modelTimeoutException` too.
+ */
+const STREAM_EXCEPTIONS: Readonly<Record<number, string>> = {
+  400: 'validationException',
+  424: 'modelStreamErrorException',
+  429: 'throttlingException',
+  500: 'internalServerException',
+  503: 'serviceUnavailableException',
 };
 
 function errorOf(status: number, message: string, name = EXCEPTIONS[status]): MockError {
@@ -197,10 +212,11 @@ export const BEDROCK_MOCK: MockProtocol = {
   whole,
   frames,
   error: (status, message) => errorOf(status, message),
-  errorFrame(status, message) {
-    // In a stream the names of exceptions begin with a small letter.
-    const name = EXCEPTIONS[status] ?? 'InternalServerException';
-    const type = `${name.charAt(0).toLowerCase()}${name.slice(1)}`;
+  errorFrame(status, message, { isHostedClaude }) {
+    const isTimeout = status === 408 && isHostedClaude === true;
+    const type = isTimeout
+      ? 'modelTimeoutException'
+      : (STREAM_EXCEPTIONS[status] ?? 'internalServerException');
     return eventMessage({ ':exception-type': type, ':message-type': 'exception' }, { message });
   },
   broken(bytes) {

@@ -6,7 +6,7 @@ import {
   ValidationException,
 } from '@aws-sdk/client-bedrock-runtime';
 import t from 'tap';
-import { MOCK_DEFAULTS } from '#src/mock/mock-options.js';
+import { MOCK_DEFAULTS, mockOptionsWith } from '#src/mock/mock-options.js';
 import { startMockUpstream } from '#src/mock/mock-upstream.js';
 import { bedrockSdk, CLAUDE } from '../../support/bedrock.js';
 
@@ -37,6 +37,21 @@ void t.test('Claude in its own protocol', async (t) => {
     types.push((JSON.parse(Buffer.from(chunk!.bytes!).toString()) as { type: string }).type);
   t.equal(types[0], 'message_start');
   t.equal(types.at(-1), 'message_stop');
+
+  // ConverseStream has no such exception, this stream has it.
+  const late = new Map<string, string | number>([
+    ['fault', 'error-event'],
+    ['errorStatus', '408'],
+  ]) as unknown as Parameters<typeof mockOptionsWith>[1];
+  const failing = await startMockUpstream({ ...settings, defaults: mockOptionsWith(MOCK_DEFAULTS, late) });
+  t.teardown(() => failing.close());
+  const { body } = await bedrockSdk(`http://127.0.0.1:${failing.port}`).send(command);
+  await t.rejects(
+    async () => {
+      for await (const event of body!) void event;
+    },
+    { name: 'ModelTimeoutException' },
+  );
 
   const count = (modelId: string, body: object) =>
     client.send(

@@ -126,7 +126,14 @@ void t.test('the SDK knows the errors by their names, before and inside a stream
   }
   for (const [status, name] of [
     ['400', 'ValidationException'],
+    // These four are no exceptions of such a stream, so the gateway never gets them from AWS.
+    ['403', 'InternalServerException'],
+    ['404', 'InternalServerException'],
+    ['408', 'InternalServerException'],
+    ['599', 'InternalServerException'],
+    ['424', 'ModelStreamErrorException'],
     ['429', 'ThrottlingException'],
+    ['500', 'InternalServerException'],
     ['503', 'ServiceUnavailableException'],
   ] as const) {
     const client = await clientOf(t, [
