@@ -139,11 +139,11 @@ function faultyFrames(
     case 'broken-sse':
       return [...frames.slice(0, middle), protocol.broken(frames[middle]!), ...frames.slice(middle)];
     case 'error-first':
-      return [protocol.errorFrame(errorStatus, FAILURE_MESSAGE, completion.request)];
+      return [protocol.errorFrame(errorStatus, FAILURE_MESSAGE, completion.request, 0)];
     case 'error-event':
       return [
         ...frames.slice(0, middle),
-        protocol.errorFrame(errorStatus, FAILURE_MESSAGE, completion.request),
+        protocol.errorFrame(errorStatus, FAILURE_MESSAGE, completion.request, middle),
       ];
     case 'reset-mid':
     case 'stall-mid':

@@ -118,8 +118,11 @@ export interface MockProtocol {
   frames(completion: MockCompletion): readonly Uint8Array[];
   /** The provider's error response of that status to `request`; to any request if it is left out. */
   error(status: number, message: string, request?: MockRequest): MockError;
-  /** The frame by which a stream reports an error after its status 200. `status`: that of the error. */
-  errorFrame(status: number, message: string, request: MockRequest): Uint8Array;
+  /**
+   * The frame by which a stream reports an error after its status 200. `status`: that of the error.
+   * `framesBefore`: how many frames of the stream come before it.
+   */
+  errorFrame(status: number, message: string, request: MockRequest, framesBefore: number): Uint8Array;
   /** Returns the frame with damage that a reader must notice; the frame itself if it has no JSON. */
   broken(frame: Uint8Array): Uint8Array;
 }

@@ -3,7 +3,11 @@
  * besides chat completions. This file is written from the reference ("Create a model response",
  * "Streaming events", November 2026), and imports nothing of src/doors (mock-protocol.ts). Pure.
  *
- * Must hold: a stream has the events that OpenAI's SDK expects, in their order (test/e2e/responses.test.ts).
+ * What it leaves out: a response always has a message, also if it only calls tools, and the items of a
+ * response that ends `incomplete` are `completed`.
+ *
+ * Must hold: a stream has the events that OpenAI's SDK expects, in their order (test/e2e/responses.test.ts),
+ * and each has its place in the stream as its `sequence_number`. One frame is one event.
  */
 import { isRecord, parsedJson, type Members } from '../core/json.js';
 import { errorText } from './mock-openai.js';
@@ -43,6 +47,8 @@ function read({ body }: MockCall): MockRequest | MockError {
       promptBytes += Buffer.byteLength(text);
       if (item.role === 'user') prompt = text;
     }
+    // A tool's result, whose text the mock of chat completions counts too.
+    for (const text of textsIn(item.output)) promptBytes += Buffer.byteLength(text);
   }
   const lastItem = items.at(-1);
   return {
@@ -58,23 +64,36 @@ function read({ body }: MockCall): MockRequest | MockError {
   };
 }
 
-/** The finished items of the output. */
-function itemsOf({ thinking, texts, tools }: MockCompletion): Members[] {
+/** Adds an event to a stream. `members`: all but `type` and `sequence_number`. */
+type Send = (type: string, members: object) => void;
+
+/** One item of the output. */
+interface OutputItem {
+  /** As it is at its end. */
+  readonly item: Members;
+  /** Sends the events between the item's begin and its end. */
+  readonly sendContents: (send: Send, itemIds: object) => void;
+}
+
+function itemsOf({ thinking, texts, tools }: MockCompletion): OutputItem[] {
   const summary = [{ type: 'summary_text', text: thinking.join('') }];
-  const reasoning = { id: 'rs_mock', type: 'reasoning', summary, encrypted_content: 'gAAAAmock' };
+  const reasoning: OutputItem = {
+    item: { id: 'rs_mock', type: 'reasoning', summary, encrypted_content: 'gAAAAmock' },
+    sendContents: (send, itemIds) => sendThinking(send, itemIds, thinking),
+  };
   const content = { type: 'output_text', text: texts.join(''), annotations: [], logprobs: [] };
-  return [
-    ...(thinking.length === 0 ? [] : [reasoning]),
-    { id: 'msg_mock', type: 'message', status: 'completed', role: 'assistant', content: [content] },
-    ...tools.map(({ id, name, pieces }) => ({
-      id: `fc_${id}`,
-      type: 'function_call',
-      status: 'completed',
-      call_id: id,
-      name,
-      arguments: pieces.join(''),
-    })),
-  ];
+  const message: OutputItem = {
+    item: { id: 'msg_mock', type: 'message', status: 'completed', role: 'assistant', content: [content] },
+    sendContents: (send, itemIds) => sendTexts(send, itemIds, content, texts),
+  };
+  const calls = tools.map(({ id, name, pieces }): OutputItem => {
+    const call = { name, arguments: pieces.join('') };
+    return {
+      item: { id: `fc_${id}`, type: 'function_call', status: 'completed', call_id: id, ...call },
+      sendContents: (send, itemIds) => sendArguments(send, itemIds, call, pieces),
+    };
+  });
+  return [...(thinking.length === 0 ? [] : [reasoning]), message, ...calls];
 }
 
 /** Reasons of a response that ends `incomplete`. With any other `finish` it is `completed`. */
@@ -86,7 +105,7 @@ const INCOMPLETE: Readonly<Partial<Record<MockCompletion['finish'], string>>> = 
 /** `as`: how an event shows the response: as it was when the call began, or as it is at its end. */
 function responseOf(
   { request, usage, finish }: MockCompletion,
-  output: readonly Members[],
+  items: readonly OutputItem[],
   as: 'begun' | 'ended',
 ): object {
   const isEnded = as === 'ended';
@@ -100,7 +119,7 @@ function responseOf(
     incomplete_details: reason === undefined ? null : { reason },
     instructions: null,
     model: request.model,
-    output,
+    output: items.map(({ item }) => item),
     parallel_tool_calls: true,
     previous_response_id: null,
     store: true,
@@ -124,10 +143,7 @@ function responseOf(
   };
 }
 
-/** Adds an event to a stream. `members`: all but `type` and `sequence_number`. */
-type Send = (type: string, members: object) => void;
-
-function sendThinking(send: Send, itemIds: object, { thinking }: MockCompletion): void {
+function sendThinking(send: Send, itemIds: object, thinking: readonly string[]): void {
   const part = { ...itemIds, summary_index: 0 };
   const text = thinking.join('');
   send('response.reasoning_summary_part.added', { ...part, part: { type: 'summary_text', text: '' } });
@@ -136,24 +152,27 @@ function sendThinking(send: Send, itemIds: object, { thinking }: MockCompletion)
   send('response.reasoning_summary_part.done', { ...part, part: { type: 'summary_text', text } });
 }
 
-function sendTexts(send: Send, itemIds: object, item: Members, { texts }: MockCompletion): void {
+function sendTexts(
+  send: Send,
+  itemIds: object,
+  content: { readonly text: string },
+  texts: readonly string[],
+): void {
   const part = { ...itemIds, content_index: 0 };
-  // `itemsOf` gives a message one content.
-  const content = (item.content as Members[])[0]!;
   send('response.content_part.added', { ...part, part: { ...content, text: '' } });
   for (const delta of texts) send('response.output_text.delta', { ...part, delta, logprobs: [] });
   send('response.output_text.done', { ...part, text: content.text, logprobs: [] });
   send('response.content_part.done', { ...part, part: content });
 }
 
-function sendArguments(send: Send, itemIds: object, item: Members, { tools }: MockCompletion): void {
-  const { pieces } = tools.find(({ id }) => id === item.call_id)!;
+function sendArguments(
+  send: Send,
+  itemIds: object,
+  call: { readonly name: string; readonly arguments: string },
+  pieces: readonly string[],
+): void {
   for (const delta of pieces) send('response.function_call_arguments.delta', { ...itemIds, delta });
-  send('response.function_call_arguments.done', {
-    ...itemIds,
-    name: item.name,
-    arguments: item.arguments,
-  });
+  send('response.function_call_arguments.done', { ...itemIds, ...call });
 }
 
 function frames(completion: MockCompletion): Uint8Array[] {
@@ -165,7 +184,7 @@ function frames(completion: MockCompletion): Uint8Array[] {
   send('response.created', { response });
   send('response.in_progress', { response });
   const items = itemsOf(completion);
-  items.forEach((item, index) => {
+  items.forEach(({ item, sendContents }, index) => {
     const itemIds = { item_id: item.id, output_index: index };
     // An item begins with these values of its members. Deltas and `output_item.done` bring the others.
     const firstValues: Members = { summary: [], content: [], arguments: '', status: 'in_progress' };
@@ -173,9 +192,7 @@ function frames(completion: MockCompletion): Uint8Array[] {
       Object.entries(item).map(([name, value]) => [name, firstValues[name] ?? value]),
     );
     send('response.output_item.added', { output_index: index, item: itemAtStart });
-    if (item.type === 'reasoning') sendThinking(send, itemIds, completion);
-    else if (item.type === 'message') sendTexts(send, itemIds, item, completion);
-    else sendArguments(send, itemIds, item, completion);
+    sendContents(send, itemIds);
     send('response.output_item.done', { output_index: index, item });
   });
   const isCut = INCOMPLETE[completion.finish] !== undefined;
@@ -191,10 +208,9 @@ export const RESPONSES_MOCK: MockProtocol = {
   whole: (completion) => JSON.stringify(responseOf(completion, itemsOf(completion), 'ended')),
   frames,
   error: (status, message) => ({ status, error: errorText(message, 'mock_error') }),
-  errorFrame: (_status, message) =>
-    sseFrame(
-      JSON.stringify({ type: 'error', code: 'server_error', message, param: null, sequence_number: 0 }),
-      'error',
-    ),
+  errorFrame(_status, message, _request, framesBefore) {
+    const members = { code: 'server_error', message, param: null, sequence_number: framesBefore };
+    return sseFrame(JSON.stringify({ type: 'error', ...members }), 'error');
+  },
   broken: brokenSse,
 };

@@ -70,5 +70,6 @@ export const VERTEX_MOCK: MockProtocol = {
   // Without a request the path was wrong, which the platform itself says.
   error: (status, message, request) =>
     (request === undefined ? GEMINI_MOCK : protocolOf(request)).error(status, message),
-  errorFrame: (status, message, request) => protocolOf(request).errorFrame(status, message, request),
+  errorFrame: (status, message, request, framesBefore) =>
+    protocolOf(request).errorFrame(status, message, request, framesBefore),
 };
