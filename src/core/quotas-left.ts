@@ -9,7 +9,11 @@
 import { invariant } from './errors.js';
 import { QUOTA_NAMES } from './quotas.js';
 
-/** What is left of the quotas that an admitted call counts toward, after the call took of them. */
+/**
+ * What is left of the quotas that an admitted call counts toward, after the call took of them. `minute`,
+ * `inFlight` and `perDay` are whole numbers from 0 to the highest limits of plans (limits.ts), all below
+ * 2^31: the call ring has 32 bits for each, and -1 for none (test/unit/telemetry/call-ring-layout.test.ts).
+ */
 export interface QuotasLeft {
   /** Requests left of the account's minute; undefined if several scopes limit it: `others` has each. */
   readonly minute: number | undefined;
@@ -20,8 +24,8 @@ export interface QuotasLeft {
   /** Pico-units, rounded as floats are above 2^53. */
   readonly balance: number;
   /**
-   * All other quotas in one flat list, each as NUMBERS_PER_QUOTA numbers: `quotaCode`, the slot of the scope,
-   * what is left (money in nano-units). Undefined if there are no others.
+   * All other quotas in one flat list, each as NUMBERS_PER_QUOTA numbers: `quotaCode`, the slot of the scope
+   * (both 32 bits), what is left (money in nano-units; a float). Undefined if there are no others.
    */
   readonly others: readonly number[] | undefined;
 }
@@ -34,7 +38,7 @@ const SCOPE_SHIFT = 8;
 const NAME_MASK = 0xff;
 invariant(QUOTA_NAMES.length <= NAME_MASK + 1, 'the position of a name fits its bits');
 
-/** A quota of a scope as one number: of its positions in QUOTA_SCOPES and in QUOTA_NAMES. */
+/** A quota of a scope as one number: of its positions in QUOTA_SCOPES and in QUOTA_NAMES (quotas.ts). */
 export function quotaCode(scopeIndex: number, nameIndex: number): number {
   return (scopeIndex << SCOPE_SHIFT) | nameIndex;
 }

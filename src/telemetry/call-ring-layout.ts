@@ -8,11 +8,11 @@
  * and the fields. A full ring drops and counts records, and never delays a call. Charges go through the
  * journal, which loses none.
  *
- * Must hold: writers and readers follow these tables, and the constants below repeat the tables
- * (test/unit/telemetry/call-ring-writer.test.ts compares what goes in and comes out). Add a new field here,
- * in call-ring-writer.ts and in call-ring-reader.ts. If plain calls have it, add it also in `#appendPlain` of
- * request/recorded-call.ts and in `addPlain` of call-log/block-builder.ts, which write and read them
- * (test/unit/call-log/plain-calls.test.ts).
+ * Must hold: the constants below repeat these tables, without a gap or an overlap (call-ring-layout.test.ts),
+ * and writers and readers follow them (test/unit/telemetry/call-ring-writer.test.ts compares what goes in and
+ * comes out). Add a new field here, in call-ring-writer.ts and in call-ring-reader.ts. If plain calls have
+ * it, add it also in `#appendPlain` of request/recorded-call.ts and in `addPlain` of
+ * call-log/block-builder.ts, which write and read them (test/unit/call-log/plain-calls.test.ts).
  *
  *     byte  bits  field of a record, after its kind and length (core/spsc-ring.ts)
  *        0    64  request      number of the request in its listener (float)
@@ -42,9 +42,10 @@
  *      136    32  perDay       calls of the day left at admission
  *      140    32  attempts     how many attempts follow
  *      144    32  quotas       how many quotas follow, besides minute, inFlight, perDay and balance
- *      148    32  error        bytes of the error message that the caller received
- *      152        the attempts, 40 bytes each: start, duration (floats); upstream, model, status, code, bytes
- *                 of the attempt's text (32 bits each), 4 unused bytes
+ *      148    32  errorBytes   of the error message that the caller received
+ *      152        the attempts, 40 bytes each: start, duration (floats); upstream, model, status, code (index
+ *                 into ATTEMPT_CODES; NOTHING if the attempt did not fail), bytes of the attempt's text (32
+ *                 bits each), 4 unused bytes
  *                 the quotas, 16 bytes each: code, slot (32 bits each), left (float)
  *                 the texts of the attempts, then that of the error
  *
@@ -62,7 +63,7 @@
  *       56    32  queuedMs
  *       60    32  prompt, cached, completion, cacheWrite, cacheWrite1h, reasoning
  *       84    32  duration, firstToken, admitted
- *       96    32  start and duration of the attempt
+ *       96    32  attemptStart, attemptUs (its duration)
  *      104    32  inFlight, perDay, minute
  *      116    32  quotas       how many further quotas follow, 16 bytes each as above
  */
@@ -82,8 +83,10 @@ export const PLAIN_BYTES = FIELDS_AT + 120;
 /** How many characters of an attempt's error are kept. */
 export const ATTEMPT_ERROR_CHARS_MAX = 200;
 /**
- * A power of two (core/spsc-ring.ts). The main thread drains ten times a second under load, so that 100,000
- * calls a second fit, more than a listener can serve. Pages that were never used cost no memory.
+ * A power of two (core/spsc-ring.ts). The main thread drains ten times a second under load. So 100,000 plain
+ * calls a second fit with up to five further quotas each (208 bytes): more than a listener can serve. Of
+ * other calls fewer fit: 97,000 with one attempt and one further quota (216 bytes), 40,000 if that attempt
+ * failed with a text of 100 characters, for which 300 bytes are reserved. Unused pages cost no memory.
  */
 const RING_BYTES = 2 * 1024 * 1024;
 /** Stands for an unknown or absent value in fields that are never negative. */
