@@ -236,6 +236,6 @@ export interface GroupCallbacks extends Pick<GatewayRequests, 'onReloadRequested
 
 export interface Replacement {
   readonly count: number;
-  /** Resolves with undefined when all are replaced, or with the reason why the others stay. */
+  /** Resolves with undefined when all are replaced, or with the reason why the others stay. Never rejects. */
   readonly done: Promise<string | undefined>;
 }

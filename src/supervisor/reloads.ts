@@ -7,7 +7,8 @@
  * then replaced one by one.
  *
  * Must hold: a file with a mistake changes nothing at all, and reloads never overlap
- * (test/unit/supervisor/reloads.test.ts).
+ * (test/unit/supervisor/reloads.test.ts). That `apply` is all or nothing is held by `reload` of
+ * process-group.ts (test/unit/supervisor/process-group.test.ts).
  */
 import { ConfigError, namesUnsetVariable } from '../config/config-error.js';
 import type { Settings } from '../config/schema.js';
@@ -25,7 +26,11 @@ interface ReloadsOptions {
    * bounded time, as `apply` does: later reloads wait for both.
    */
   readonly load: (request: ReloadRequest) => Promise<Settings>;
-  /** Sends settings to the gateways. Resolves with the problems, empty if there are none; never rejects. */
+  /**
+   * Sends settings to the gateways, to all or to none: with problems all have the former ones (ProcessGroup
+   * undoes what some applied). With `dryRun` it only asks whether they can apply them. Resolves with the
+   * problems, empty if there are none; never rejects.
+   */
   readonly apply: (next: Settings, request: ReloadRequest) => Promise<readonly string[]>;
   /** Why the gateways cannot be replaced now; undefined if they can. */
   readonly replaceProblem: () => string | undefined;
@@ -36,6 +41,15 @@ interface ReloadsOptions {
 
 const ENVIRONMENT_HINT =
   'A reload has the environment variables that the gateway was started with. For others start it again.';
+
+/**
+ * Returns the same text for requests that may share a reload: those with the same value of every field. A new
+ * field of ReloadRequest does not compile until it is named here.
+ */
+function kindOf({ dryRun, restart, ...others }: ReloadRequest): string {
+  others satisfies Record<string, never>;
+  return JSON.stringify([dryRun, restart]);
+}
 
 /** A reload that has not read the file yet. */
 interface WaitingReload {
@@ -74,7 +88,7 @@ export class Reloads {
    * comes from. Never rejects.
    */
   reload(origin: string, request: ReloadRequest): Promise<ReloadOutcome> {
-    const kind = JSON.stringify([request.dryRun, request.restart]);
+    const kind = kindOf(request);
     const waiting = this.#waiting.get(kind);
     if (waiting !== undefined) {
       waiting.origins.add(origin);
@@ -127,6 +141,7 @@ export class Reloads {
     const { replace, log } = this.#options;
     const { count, done } = replace(next);
     log.info('gateways are being replaced', { origin, count, ...textsOf(difference) });
+    // `done` never rejects.
     void done.then((failure) => {
       if (failure !== undefined) {
         log.error('gateways are not all replaced; the others serve on as they are', { error: failure });
