@@ -4,9 +4,11 @@
  * ProcessGroupStats, on the main thread of each gateway process.
  *
  * Must hold: a sum over all gateways never falls, or Prometheus takes the fall for a restart and counts
- * twice. So there is no sum if the supervisor does not reply.
+ * twice. So there is no sum if the supervisor does not reply. A member without the snapshot is left out: it
+ * has never sent one, so no earlier sum has counted it. One that has sent one counts with it while it runs,
+ * and `ended` has it afterwards (test/unit/supervisor/group-snapshots.test.ts, "a sum never falls").
  */
-import { ProxyError } from '../core/errors.js';
+import { invariant, ProxyError } from '../core/errors.js';
 import type { AccountReport } from '../telemetry/account-history.js';
 import type { FamilySamples } from '../telemetry/exposition.js';
 import { mergeFamily } from '../telemetry/metrics-snapshot.js';
@@ -57,9 +59,9 @@ export class ProcessGroupStats {
     const { slot } = this.#options;
     const { members, ended } = await this.#readAll('status');
     const statuses = members.flatMap(({ reading: { status } }) => (status === undefined ? [] : [status]));
-    const ownStatus = statuses.find((status) => status.process === slot);
-    // `#readAll` has made sure of this gateway's status; `??` is for the type alone.
-    return statusDocument(ownStatus ?? statuses[0]!, statuses, ended.status);
+    const ownStatus = members.find((member) => member.slot === slot)?.reading.status;
+    invariant(ownStatus !== undefined, '`read` gives the kind that it is asked for');
+    return statusDocument(ownStatus, statuses, ended.status);
   }
 
   /** One report for each process, also for processes that have just ended. */
@@ -68,7 +70,7 @@ export class ProcessGroupStats {
     return [...members.map(({ reading }) => reading), ended].flatMap(({ accounts = [] }) => accounts);
   }
 
-  /** Adds the snapshot of this gateway, if the supervisor does not know it yet. */
+  /** Asks all gateways. Adds the snapshot of this one if the supervisor does not know it yet. */
   async #readAll(kind: StatsKind): Promise<GroupSnapshot> {
     const { slot, read, readAll } = this.#options;
     const all = await readAll(kind);

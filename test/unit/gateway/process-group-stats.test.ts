@@ -29,3 +29,13 @@ void t.test('a supervisor that does not know this gateway yet: it counts beside 
     ['other', 'own'],
   );
 });
+
+void t.test('a gateway that has sent nothing yet is left out; this one never is', async (t) => {
+  const others = { members: [{ slot: 0, reading: {} }], ended: {} };
+  t.same(
+    (await statsOf(others).accounts()).map(({ source }) => source),
+    ['own'],
+  );
+  t.same((await statsOf(others).metrics())({ name: 'calls' } as never), []);
+  await t.rejects(statsOf(others).status(), /gives the kind/, 'no other gateway stands in for this one');
+});
