@@ -141,7 +141,8 @@ export interface EventJudge {
   readonly usageSoFar?: unknown;
   /**
    * A fast path, which halves the cost of a stream. Returns what `judge` would return for the event with this
-   * data, or undefined if the data must be parsed. `data` is Latin-1.
+   * data, or undefined if the data must be parsed. `data` is Latin-1. It must recognise JSON objects alone,
+   * because nobody parses what it recognises.
    */
   known?(data: string): EventMeaning | undefined;
   /** `event` was parsed from JSON. */

@@ -3,8 +3,11 @@
  * are. The door's EventJudge recognises the usage, the end, and events that break the protocol. door-call.ts
  * makes a reader for each such stream. Upstream worker.
  *
- * Must hold: only events whose data is a JSON object are relayed, and events without data (comments) are
- * dropped (test/e2e/doors-streams.test.ts, test/e2e/doors-faults.test.ts).
+ * Must hold:
+ * - Only events whose data is a JSON object are relayed, and events without data (comments) are dropped
+ *   (test/e2e/doors-streams.test.ts, test/e2e/doors-faults.test.ts). Data that EventJudge.known recognises is
+ *   not parsed here, so its patterns match JSON objects alone (its contract in doors/door.ts).
+ * - An event with text takes back the `isTextOver` of the events before it, and not its own.
  */
 import { isRecord, parsedJson } from '../core/json.js';
 import type { EventJudge } from '../doors/door.js';
@@ -66,14 +69,18 @@ export class PassedStreamReader extends EventReader {
     if (!isRecord(event)) return { invalid: 'an event is no JSON object' };
     const { fault, usage, model, isText, isUncounted, isEnd, isTextOver } = known ?? this.#judge.judge(event);
     if (fault !== undefined) return { invalid: fault };
+    // A report that the meter keeps covers the text of its own event, so that text does not make it old.
     const isReport = usage !== undefined && this.meter.report(usage, model);
     if (isText && !isReport) this.onText();
     this.hasEndEvent = isEnd;
+    // After `onText`, which clears it.
     this.#isTextOver ||= isTextOver;
     if (isUncounted) return 'uncounted';
+    // Later events like a `text` are not judged, so it must bring nothing that the reader acts on but text.
     return isText && usage === undefined && model === undefined && !isEnd ? 'text' : 'relay';
   }
 
+  /** EventReader calls it too, for events that match a template: text that no report covers. */
   protected override onText(): void {
     this.#isTextOver = false;
     super.onText();
