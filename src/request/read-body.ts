@@ -5,10 +5,14 @@
  *
  * Must hold: bytes are counted in the memory budget before they are kept. Exactly one method of the receiver
  * is called, once, unless the client leaves first or the watcher has rejected the request. A body that is too
- * long is read on within DISCARDED_BYTES_MAX (further test: test/hostile/unread-bodies.test.ts).
+ * long is read on within DISCARDED_BYTES_MAX (further test: test/hostile/unread-bodies.test.ts). A body with
+ * Content-Length has as many bytes as it says, or readBody throws: the rest of the buffer is memory that was
+ * never written. µWS brings as many, by the same header that request-head.ts has checked
+ * (test/hostile/framing.test.ts).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { joinedBytes } from '../core/bytes.js';
+import { invariant } from '../core/errors.js';
 import { BODY_BYTES_UNCOUNTED } from '../core/limits.js';
 import { DISCARDED_BYTES_MAX } from './discard-budget.js';
 
@@ -32,7 +36,10 @@ export interface BodyReceiver {
  * then no method is called any more, neither of the watcher nor of the receiver.
  */
 export interface BodyWatcher {
-  /** Counts up to `bytes` of the body, before they are kept. At least `certainBytes` of it will come. */
+  /**
+   * Counts the body up to its first `bytes`, before they are kept. At least `certainBytes` of it will come.
+   * Both are totals of the body, and grow from call to call.
+   */
   takeBody(bytes: number, certainBytes: number): boolean;
   /** The first bytes of a large body, valid until the method returns. */
   takeFirstPiece(piece: Uint8Array): boolean;
@@ -67,6 +74,7 @@ export function readBody(
     if (isDone) return;
     if (!isLast) watcher.onBodyProgress(chunk.byteLength);
     receivedBytes += chunk.byteLength;
+    if (isLast && length > 0) invariant(receivedBytes === length, 'a body is as long as its Content-Length');
     // The body is too long: it is discarded up to its end or the bound. Then the request is rejected.
     if (receivedBytes > bodyBytesMax) {
       buffered = undefined;
@@ -76,7 +84,7 @@ export function readBody(
     }
     // Content-Length says that the body will be too long.
     if (length > bodyBytesMax) return;
-    // The whole body came in one chunk. If it is longer than announced, the watcher has not counted it yet.
+    // The whole body came in one chunk. The watcher has not counted it yet if it is chunked (`length` is 0).
     if (isLast && buffered === undefined && receivedBytes <= onePieceBytesMax) {
       isDone = true;
       if (
@@ -151,9 +159,10 @@ class BufferedBody {
 
   /** Keeps a chunk of a body without Content-Length. `joinsNow`: the chunks so far become a piece at once. */
   #appendChunk(chunk: Uint8Array, joinsNow: boolean): void {
-    this.#chunks.push(chunk.slice());
+    // µWS ends a chunked body with an empty chunk.
+    if (chunk.length > 0) this.#chunks.push(chunk.slice());
     this.#chunksBytes += chunk.length;
-    if (this.#chunksBytes < PIECE_BYTES_MIN && !joinsNow) return;
+    if (this.#chunksBytes === 0 || (this.#chunksBytes < PIECE_BYTES_MIN && !joinsNow)) return;
     this.pieces.push(
       this.#chunks.length === 1 ? this.#chunks[0]! : joinedBytes(this.#chunks, this.#chunksBytes),
     );

@@ -19,7 +19,7 @@ interface Seen {
 
 /**
  * Sends `body` in chunks that end at `cuts`, each in memory that is overwritten afterwards, as that of µWS
- * is.
+ * is. If the last cut is at the end of the body, an empty chunk comes after it.
  */
 function read(body: Buffer, cuts: readonly number[], isLengthKnown: boolean, refuseAt = Infinity): Seen {
   const seen: Seen = { kind: 'none', calls: 0, bytes: Buffer.alloc(0), heldBytes: 0, firstPiece: undefined };
@@ -30,7 +30,10 @@ function read(body: Buffer, cuts: readonly number[], isLengthKnown: boolean, ref
   };
   const receiver: BodyReceiver = {
     onBody: (bytes) => end('body', [bytes]),
-    onLargeBody: (pieces) => end('large', pieces),
+    onLargeBody: (pieces) => {
+      if (pieces.some(({ length }) => length === 0)) throw new Error('an empty piece');
+      end('large', pieces);
+    },
     onTooLarge: () => end('too_large'),
   };
   let asks = 0;
@@ -60,9 +63,10 @@ function read(body: Buffer, cuts: readonly number[], isLengthKnown: boolean, ref
   const lengths = { length, bodyBytesMax: BODY_BYTES_MAX, onePieceBytesMax: ONE_PIECE_BYTES_MAX };
   readBody(res, lengths, hold, receiver);
   let start = 0;
-  for (const cut of [...cuts, body.length]) {
+  const ends = [...cuts, body.length];
+  for (const [index, cut] of ends.entries()) {
     const chunk = new Uint8Array(body.subarray(start, cut));
-    onData(chunk.buffer, cut === body.length);
+    onData(chunk.buffer, index === ends.length - 1);
     chunk.fill(0);
     start = cut;
   }
@@ -84,6 +88,7 @@ void t.test('any body in any chunks comes whole, once, and is counted before it 
     const cuts = Array.from({ length: below(6) }, () => below(size)).filter((cut) => cut > 0);
     const chunkCuts = [...new Set(cuts)].sort((one, other) => one - other);
     const isLengthKnown = below(2) === 0;
+    if (!isLengthKnown && below(2) === 0) chunkCuts.push(size);
     const refuseAt = below(4) === 0 ? 1 + below(4) : Infinity;
     const seen = read(body, chunkCuts, isLengthKnown, refuseAt);
     const what = `${size} bytes, cut at ${chunkCuts.join()}, ${isLengthKnown ? 'known' : 'chunked'}, ${refuseAt}`;
@@ -114,5 +119,21 @@ void t.test('a body whose length is said to be too long is not kept', (t) => {
   t.equal(seen.kind, 'too_large');
   t.equal(seen.heldBytes, 0);
   t.equal(seen.firstPiece, undefined);
+  t.end();
+});
+
+void t.test('a body that is not as long as its Content-Length is a bug', (t) => {
+  for (const chunks of [[5], [3, 2], [11], [8, 3]]) {
+    let onData: (chunk: ArrayBuffer, isLast: boolean) => void = () => undefined;
+    const res = { onData: (handler: typeof onData) => void (onData = handler) } as unknown as HttpResponse;
+    const unused = (): never => t.fail('the body is handed on') as never;
+    const receiver = { onBody: unused, onLargeBody: unused, onTooLarge: unused };
+    const watcher = { takeBody: () => true, takeFirstPiece: () => true, onBodyProgress: () => undefined };
+    const lengths = { length: 10, bodyBytesMax: 100, onePieceBytesMax: 50 };
+    readBody(res, lengths, watcher, receiver);
+    const send = (): void =>
+      chunks.forEach((bytes, index) => onData(new ArrayBuffer(bytes), index === chunks.length - 1));
+    t.throws(send, /as long as its Content-Length/, chunks.join());
+  }
   t.end();
 });
