@@ -10,7 +10,9 @@
  * has the money of its debits leased. Work that needs neither, such as disabling a key, runs once.
  *
  * Must hold: a run that was not prepared for all that it needs writes nothing, and a debit takes only what no
- * other process holds.
+ * other process holds. `overloaded` says that nothing was changed, so no error after a commit becomes one.
+ * DebitService throws CoordinatorLost and DebitNotCovered only before it begins the change, whatever becomes
+ * of the lease afterwards (test/unit/sharing/debits.test.ts).
  */
 import { isDeepStrictEqual } from 'node:util';
 import { ProxyError } from '../core/errors.js';
@@ -82,6 +84,13 @@ export class SharedRegistry implements RegistryService {
     this.#options = options;
   }
 
+  /**
+   * Resolves with what `work` returns. If it missed uses, it runs again with them. All processes flush before
+   * that, because coordinators count as spent only what a host's store has. `change` does not wait for a
+   * flush, which takes seconds if a process does not reply. So an account in its result may lack what calls
+   * have spent since the last flush. No change goes by that: debits lease the money, and what keys inherit is
+   * counted without a flush, unless the coordinator is lost.
+   */
   async read<Result>(work: (registry: Registry) => Result): Promise<Result> {
     const { registry, uses, flushAll } = this.#options;
     const { result, missed } = uses.show(new Map(), () => work(registry));
@@ -103,15 +112,10 @@ export class SharedRegistry implements RegistryService {
     const { store, confirm, debits: debitService, onChange } = this.#options;
     let prepared: Preparation = { knownUses: new Map(), asked: new Set(), debits: [] };
     for (let tries = 0; tries < TRIES_MAX; tries++) {
+      let made: Made<Result>;
       try {
         const debits = prepared.notLeased === undefined ? prepared.debits : [];
-        const { result, writes, change } = await debitService.during(debits, () =>
-          this.#commit(cause, work, prepared),
-        );
-        if (change !== undefined) onChange(change);
-        const countBehind = writes ? await confirm(store.shared.feed.newest()) : 0;
-        if (countBehind > 0) onUnconfirmed?.(countBehind);
-        return result;
+        made = await debitService.during(debits, () => this.#commit(cause, work, prepared));
       } catch (error) {
         if (error instanceof CoordinatorLost) throw unreachable(error);
         if (error instanceof DebitNotCovered) {
@@ -122,7 +126,14 @@ export class SharedRegistry implements RegistryService {
           const asked = new Set([...prepared.asked, ...error.missed]);
           prepared = { knownUses: await this.#usesOf(asked), asked, debits: error.debits };
         } else throw error;
+        continue;
       }
+      // Outside of the `try`: the change is durable, so no error from here on may make it run again.
+      const { result, writes, change } = made;
+      if (change !== undefined) onChange(change);
+      const countBehind = writes ? await confirm(store.shared.feed.newest()) : 0;
+      if (countBehind > 0) onUnconfirmed?.(countBehind);
+      return result;
     }
     throw new ProxyError('overloaded', 'gateway', 'Others change the same without end: try again.', 1);
   }
@@ -132,7 +143,7 @@ export class SharedRegistry implements RegistryService {
     cause: Cause,
     work: (registry: Registry) => Result,
     { knownUses, asked, debits, notLeased }: Preparation,
-  ): Promise<{ result: Result; writes: boolean; change: OperatorChange | undefined }> {
+  ): Promise<Made<Result>> {
     const { registry, uses, commit } = this.#options;
     let writes = false;
     let missed: ReadonlySet<string> = new Set();
@@ -178,6 +189,14 @@ export class SharedRegistry implements RegistryService {
     }
     return uses;
   }
+}
+
+/** A change that is durable. */
+interface Made<Result> {
+  readonly result: Result;
+  /** Whether it has written rows, which other processes have to apply. */
+  readonly writes: boolean;
+  readonly change: OperatorChange | undefined;
 }
 
 /** What is found out, and what is leased, before work runs again. */

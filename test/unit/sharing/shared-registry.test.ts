@@ -7,11 +7,12 @@ import type { KeyRecord } from '#src/registry/key-record.js';
 import type { KnownUses } from '#src/registry/account-statement.js';
 import { SharedUses } from '#src/registry/shared-uses.js';
 import { Registry } from '#src/registry/registry.js';
-import type { Coordinator } from '#src/sharing/coordinator.js';
+import { type Coordinator, CoordinatorLost } from '#src/sharing/coordinator.js';
 import { type CallsUse, useOf } from '#src/sharing/sharing-stats.js';
 import { DebitService, type Debit } from '#src/sharing/debits.js';
 import { MemoryCoordinator } from '../../support/memory-coordinator.js';
 import { SharedRegistry, commitHere, type CommitChange } from '#src/sharing/shared-registry.js';
+import type { WrittenRow } from '#src/store/row-recorder.js';
 import { Store } from '#src/store/store.js';
 import { CATALOG, StoppedClock, TESTER } from '../store/support.js';
 import { exchangePlain, type PlainAsk } from '../../support/plain-asks.js';
@@ -173,6 +174,35 @@ void t.test('processes are asked before the coordinator, and after their flush',
   });
   await registry.read(() => undefined);
   t.same(order, ['flush', 'processes', 'coordinator']);
+});
+
+void t.test('an error after the commit is not told as a change that was not made', async (t) => {
+  let runs = 0;
+  const registry = new SharedRegistry({
+    store: { shared: { feed: { newest: () => 1 } } as unknown as Store['shared'] },
+    registry: {
+      runAs: (_cause: unknown, work: () => unknown) => ({ result: work(), change: undefined }),
+    } as unknown as Registry,
+    uses: {
+      show: (_uses: unknown, work: () => unknown) => ({ result: work(), missed: new Set() }),
+    } as unknown as SharedUses,
+    coordinator: { view: () => Promise.resolve([]) },
+    debits: { during: (_debits: unknown, change: () => unknown) => change() } as unknown as DebitService,
+    commit: (work, check) => {
+      const result = work();
+      check([{ table: 'keys', key: 'key_1', value: {}, former: undefined }] as unknown as WrittenRow[]);
+      return Promise.resolve(result);
+    },
+    confirm: () => Promise.reject(new CoordinatorLost('deadline', 'no reply')),
+    onChange: () => undefined,
+    flushAll: () => Promise.resolve(),
+    callsUses: () => Promise.resolve([]),
+  });
+  await t.rejects(
+    registry.change(TESTER, () => runs++),
+    CoordinatorLost,
+  );
+  t.equal(runs, 1);
 });
 
 void t.test('work that would go on without the uses is a bug', (t) => {
