@@ -17,10 +17,10 @@
  * Without the server nothing can be changed, and calls go on by the copy. A server that has lost its data
  * gets the newest copy of all hosts (registry-reseed.ts).
  *
- * Must hold: all hosts apply the same changes in the same order, and an acknowledged change is not lost (the
- * test makes random changes on four hosts at once, with kill -9). If another process moves the copy to a
- * later epoch, a change is acknowledged only if the later epoch has it (test/unit/sharing/
- * registry-log.lost-change.test.ts).
+ * Must hold: all hosts apply the same changes in the same order, and an acknowledged change is not lost, also
+ * if its host is killed. A change that may have been made is never rejected as not made (`commit`,
+ * registry-contact.ts). If another process moves the copy to a later epoch, a change is acknowledged only if
+ * the later epoch has it (test/unit/sharing/registry-log.lost-change.test.ts).
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -58,7 +58,10 @@ const JOIN_TRIES_MAX = 20;
 
 interface RegistryLogOptions extends RegistryReseedOptions {
   readonly store: Store;
-  /** Brings this process's shared buffers up to date with the store. */
+  /**
+   * Brings this process's shared buffers up to date with the store. The poll of change-follower.ts does so
+   * too, every 25 ms. So nothing is lost if an error comes before the call.
+   */
   readonly onApplied: () => void;
 }
 
@@ -170,7 +173,12 @@ export class RegistryLog {
     }
   }
 
-  /** Brings the copy to the server's position. Callers at the same time wait for one run. */
+  /**
+   * Brings the copy to the server's position. Callers at the same time wait for one run. It may have asked
+   * the server before the change that its caller waits for, and so end without it. That is harmless, because
+   * each caller looks at the copy again: `#change` appends at an old position once more and is refused,
+   * `#writeOwn` rejects as if the change were lost, and `#follow` gets a reply from the server at once.
+   */
   #catchUp(): Promise<void> {
     this.#catchingUp ??= this.#catchAllUp().finally(() => {
       this.#catchingUp = undefined;
