@@ -89,7 +89,8 @@ const VERIFY_RETRY_SECONDS = 5;
 let isVerifying = false;
 
 /**
- * Verifies the chain until `requesterLeft` is aborted. Rejects with `overloaded` while the chain is verified
+ * Verifies the chain. Rejects if `requesterLeft` is aborted, so that a part of the chain is never reported as
+ * the whole (test/unit/store/operator-changes.test.ts). Rejects with `overloaded` while the chain is verified
  * for another request, because it reads up to a million rows on the main thread, where the flush runs too.
  */
 async function verifyAlone(
