@@ -2,8 +2,9 @@
  * The dialogs of groups, and of the limits of a group or a key. account-keys.tsx and groups-page.tsx open
  * them. A dialog asks before it acts (`Question`). Browser.
  *
- * Must hold, of `useLimits`: only limits that were changed are sent, or two operators would undo each other's
- * changes. A field that was emptied removes its limit (test/e2e/console-groups.test.ts).
+ * Must hold, of `changesOfLimits`: only limits that were changed are sent, or two operators would undo each
+ * other's changes. A field that was emptied removes its limit (test/unit/console/quota-dialogs.test.ts,
+ * test/e2e/console-groups.test.ts).
  */
 import { useState } from 'preact/hooks';
 import type { GroupView, KeyView, QuotasView } from '../admin/views.js';
@@ -17,14 +18,30 @@ import { isMoneyQuota, quotaTitle } from './quotas.js';
 /** Returns the group's path below `/admin/v1`. groups-page.tsx uses it too. */
 export const pathTo = (group: GroupView): string => `/groups/${encodeURIComponent(group.id)}`;
 
-/** By quota: the text of the field for its limit; empty for no limit. */
+/** By quota: the text of the field for its limit; empty for no limit. No limit is 0, so `min` is 1. */
 type LimitTexts = Readonly<Record<QuotaName, string>>;
+
+/**
+ * Fields of a request's body; null removes a limit. An empty body changes no limit
+ * (test/unit/admin/group-routes.test.ts).
+ */
+type LimitChanges = Readonly<Partial<Record<QuotaName, number | string | null>>>;
 
 interface LimitsInput {
   readonly texts: LimitTexts;
   readonly setTexts: (texts: LimitTexts) => void;
-  /** Fields of a request's body: the changed limits; null removes a limit. The gateway checks the numbers. */
-  readonly body: Readonly<Record<string, number | string | null>>;
+  readonly body: LimitChanges;
+}
+
+/** Returns the limits whose texts differ, apart from spaces around them. The gateway checks the numbers. */
+export function changesOfLimits(initial: LimitTexts, texts: LimitTexts): LimitChanges {
+  const changed = QUOTA_NAMES.filter((quota) => texts[quota].trim() !== initial[quota]);
+  // A number field with another text reads as '', but browsers do not submit it. Money is sent as text.
+  const valueOf = (quota: QuotaName): number | string | null => {
+    const text = texts[quota].trim();
+    return text === '' ? null : isMoneyQuota(quota) ? text : Number(text);
+  };
+  return Object.fromEntries(changed.map((quota) => [quota, valueOf(quota)]));
 }
 
 /** The limits that an operator edits. `quotas`: those in force when the dialog opens; {} for a new group. */
@@ -34,13 +51,7 @@ function useLimits(quotas: QuotasView = {}): LimitsInput {
     return Object.fromEntries(entries) as LimitTexts;
   });
   const [texts, setTexts] = useState(initial);
-  const changed = QUOTA_NAMES.filter((quota) => texts[quota].trim() !== initial[quota]);
-  // A number field with another text reads as '', but browsers do not submit it. Money is sent as text.
-  const valueOf = (quota: QuotaName): number | string | null => {
-    const text = texts[quota].trim();
-    return text === '' ? null : isMoneyQuota(quota) ? text : Number(text);
-  };
-  return { texts, setTexts, body: Object.fromEntries(changed.map((quota) => [quota, valueOf(quota)])) };
+  return { texts, setTexts, body: changesOfLimits(initial, texts) };
 }
 
 function LimitFields({ limits: { texts, setTexts } }: { readonly limits: LimitsInput }) {
