@@ -3,7 +3,9 @@
  * secrets (the gateway makes it in config/settings-in-force.ts), and where the value comes from. A card
  * reloads the settings: first a dry run, then Apply. Browser.
  *
- * Must hold: Apply is offered only after a dry run (test/e2e/console.test.ts). It may apply newer content.
+ * Must hold: Apply is offered only while the card shows the result of a dry run, so not after a reload that
+ * failed (test/e2e/console.test.ts). It may apply newer content. Who may reload is the gateway's check
+ * (`/reload` in admin/routes.ts); `may` only hides the card from others.
  */
 import { useState } from 'preact/hooks';
 import type { ReloadView, SettingChangeView, SettingView, ListView } from '../admin/views.js';

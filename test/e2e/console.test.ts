@@ -154,7 +154,16 @@ void t.test('an operator’s way through it', SKIP, async (t) => {
   const changes = page.getByRole('region', { name: 'Reload' });
   await changes.getByText('low_balance').waitFor();
   t.match(await changes.getByRole('listitem').textContent(), /^low_balancerefuse → clamp$/);
-  await changes.getByRole('button', { name: /^Apply/ }).click();
+  const apply = changes.getByRole('button', { name: /^Apply/ });
+  await apply.waitFor();
+  await page.route('**/admin/v1/reload', (route) => route.abort());
+  await page.getByRole('button', { name: 'Show what would change' }).click();
+  await changes.getByText('The gateway cannot be reached.').waitFor();
+  t.equal(await apply.count(), 0, 'what the failed dry run would have shown cannot be applied');
+  await page.unroute('**/admin/v1/reload');
+  t.match(faults.splice(0), [/ERR_FAILED/]);
+  await page.getByRole('button', { name: 'Show what would change' }).click();
+  await apply.click();
   await changes.getByText('Taken into effect').waitFor();
   const row = page.getByRole('row', { name: /low_balance/ });
   t.match(await row.textContent(), /clamp.*tollgate\.yaml:1/, 'with the place that it came from');
