@@ -1,6 +1,8 @@
 /**
  * Parses JSON and writes it again without loss of digits. A number of JavaScript has 53 bits, and ids of
- * databases in the arguments of tools have 64. providers/ and doors/messages call it. Pure; any thread.
+ * databases in the arguments of tools have 64. The translators below providers/ and doors/messages/ call it,
+ * and upstream/ (door-call.ts, upstream-body.ts, large-translation.ts). Each translation writes what it has
+ * parsed. Pure; any thread.
  *
  * In place of an integer that a number cannot hold, exactJson puts a mark: a string of MARK and the digits.
  * exactJsonText writes the digits alone. MARK is random in each thread, so no caller's text is taken for a
