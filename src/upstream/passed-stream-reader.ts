@@ -7,7 +7,8 @@
  * - Only events whose data is a JSON object are relayed, and events without data (comments) are dropped
  *   (test/e2e/doors-streams.test.ts, test/e2e/doors-faults.test.ts). Data that EventJudge.known recognises is
  *   not parsed here, so its patterns match JSON objects alone (its contract in doors/door.ts).
- * - An event with text takes back the `isTextOver` of the events before it, and not its own.
+ * - An event with text takes back the `isTextOver` of the events before it, and not its own
+ *   (test/unit/upstream/passed-stream-reader.test.ts).
  */
 import { isRecord, parsedJson } from '../core/json.js';
 import type { EventJudge } from '../doors/door.js';

@@ -3,7 +3,7 @@
  * whatever its events repeat or bring beside texts, and wherever its client leaves.
  */
 import t from 'tap';
-import type { Dialect } from '#src/doors/door.js';
+import { type Dialect, NO_MEANING } from '#src/doors/door.js';
 import { MESSAGES_DIALECT } from '#src/doors/messages/messages-dialect.js';
 import { RESPONSES_DIALECT } from '#src/doors/responses/responses-dialect.js';
 import { PassedStreamReader } from '#src/upstream/passed-stream-reader.js';
@@ -167,5 +167,26 @@ void t.test('what a tool of the provider finds, and signatures, are no text of a
     t.ok(Math.abs(tokens - words) <= words / 50, `${tokens} tokens`);
     t.ok(relayed === start + blocks.join(''));
   }
+  t.end();
+});
+
+void t.test('text takes back that the text was over, but not what its own event says of that', (t) => {
+  const dialect: Dialect = {
+    ...RESPONSES_DIALECT,
+    openJudge: () => ({
+      lastEvent: 'data: {}\n\n',
+      // With a model, so that the event is no template of others.
+      judge: ({ over }) => ({ ...NO_MEANING, isText: true, model: 'm', isTextOver: over === 1 }),
+    }),
+  };
+  const [over, more, fault] = [
+    'data: {"over":1}\n\n',
+    'data: {"over":0}\n\n',
+    'data: no JSON..\n\n',
+  ] as const;
+  const { isComplete, relayed } = read([over, fault], over.length, dialect);
+  t.ok(isComplete, 'the client has all of the text');
+  t.equal(relayed, `${over}data: {}\n\n`);
+  t.throws(() => read([over, more, fault], over.length, dialect), /no JSON object/);
   t.end();
 });
