@@ -5,9 +5,11 @@
  *
  * Must hold: each table that an operator's change writes is watched, except indexes (names, slots), which
  * follow from the watched tables. Rows of a table that is not watched never reach other processes and hosts
- * (test/unit/store/change-feed.shared-changes.test.ts; test/unit/sharing/registry-log.test.ts).
+ * (test/unit/store/change-feed.shared-changes.test.ts; test/unit/sharing/registry-log.test.ts). A watched
+ * table throws if it is written while nothing is recorded, so no such row can miss the feed and the log.
  */
 import type { Database, Key } from 'lmdb';
+import { invariant } from '../core/errors.js';
 
 /**
  * The tables that an operator's change writes. Calls write to other tables. The compiler sees that
@@ -76,10 +78,10 @@ export class RowRecorder {
   }
 
   /**
-   * Replaces `putSync` and `removeSync` of `table`, so that `record` gets its rows from now on.
-   * `recordedKeys`: the only keys whose rows are recorded; by default all are. Such keys must be texts,
-   * because `===` compares them. Returns `table`. Call `watch` once for each table, or each row is recorded
-   * twice.
+   * Replaces `putSync` and `removeSync` of `table`: from now on `record` gets its rows, and they throw if no
+   * `record` runs. `recordedKeys`: the only keys whose rows are recorded; by default all are. Such keys must
+   * be texts, because `===` compares them. Returns `table`. Call `watch` once for each table, or each row is
+   * recorded twice.
    */
   watch<TableKey extends Key>(table: Table<TableKey>, recordedKeys?: readonly TableKey[]): Table<TableKey> {
     const name = table.name as RecordedTable;
@@ -87,7 +89,9 @@ export class RowRecorder {
     const remove: (key: TableKey) => unknown = table.removeSync.bind(table);
     // Returns the list that a write of the key is added to; undefined if the write is not recorded.
     const rowsFor = (key: TableKey): WrittenRow[] | undefined => {
-      return recordedKeys === undefined || recordedKeys.includes(key) ? this.#rows : undefined;
+      if (recordedKeys !== undefined && !recordedKeys.includes(key)) return undefined;
+      invariant(this.#rows !== undefined, 'rows of the registry are written while they are recorded');
+      return this.#rows;
     };
     return Object.assign(table, {
       putSync: (key: TableKey, value: unknown): unknown => {

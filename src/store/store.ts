@@ -5,9 +5,10 @@
  * Every method reads or writes synchronously. A lookup costs some microseconds, a commit one fsync. A
  * row that does not match its schema throws StoreError `damaged`.
  *
- * Must hold: methods that put rows are called inside `commit`, or in a transaction of change-feed.ts
- * (test/unit/store/change-feed.shared-changes.test.ts). In any other transaction the change log and other
- * hosts miss the rows, which no test sees; outside of a transaction the tables throw.
+ * Must hold: rows of the registry (RecordedTable of row-recorder.ts) are put inside `commit`, or in a
+ * transaction of change-feed.ts. In another transaction the change log and other hosts would miss them, so
+ * the tables throw there (test/unit/store/row-recorder.test.ts). All other rows are of this host alone, such
+ * as those of a flush: any transaction may put them, and the tables throw outside of one.
  */
 import { statfsSync } from 'node:fs';
 import { asAccountIndex, type AccountIndex, type KeyIndex } from '../core/units.js';
@@ -128,7 +129,7 @@ export class Store implements RecordStore {
     return environment.write(() => {
       const { result, rows } = recorder.record(work);
       if (rows.length === 0) return result;
-      this.operatorChanges.append(rows);
+      recorder.record(() => this.operatorChanges.append(rows));
       // Other hosts lack these rows, so the store is no copy of their registry any more. In a transaction of
       // `shared`, which records rows too, SharedChanges decides that.
       if (!recorder.isRecording) this.copy.detach();
@@ -222,7 +223,7 @@ export class Store implements RecordStore {
     return findRow(this.#tables.spending, account, readSpending);
   }
 
-  /** Writes the rows of a flush. Called in a transaction. */
+  /** Writes the rows of a flush, all of this host alone. Called in a transaction. */
   putAccounting({ spendings, usages, responses, clocks, keyUses, quotaUses }: FlushRows): void {
     const { spending, usage } = this.#tables;
     for (const [account, record] of spendings) spending.putSync(account, packSpending(record));

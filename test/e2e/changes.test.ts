@@ -116,9 +116,11 @@ void t.test('by interface, command, signal and changed file, and what is no row 
 
   const tables = openTables(join(folder, 'data'));
   const stored = tables.operatorChanges.get(3) as { text: string };
-  tables.environment.write(() => {
-    tables.operatorChanges.putSync(3, { ...stored, text: stored.text.replace('bootstrap', 'ann') });
-  });
+  tables.environment.write(() =>
+    tables.recorder.record(() =>
+      tables.operatorChanges.putSync(3, { ...stored, text: stored.text.replace('bootstrap', 'ann') }),
+    ),
+  );
   await tables.environment.close();
   const broken = await runCommand(folder, ['changes', 'verify']);
   t.match([broken.code, broken.stdout], [1, /row 3: it was altered/]);

@@ -60,10 +60,12 @@ void t.test('what cannot be read has no name, and hides no other', async (t) => 
   t.same(made.usage.namesOf(damaged), { account: 'a', key: 'laptop' });
   await store.close();
   const tables = openTables(path);
-  tables.environment.write(() => {
-    tables.keys.putSync(damaged, { format: 1 });
-    tables.accounts.putSync(lost, { format: 1 });
-  });
+  tables.environment.write(() =>
+    tables.recorder.record(() => {
+      tables.keys.putSync(damaged, { format: 1 });
+      tables.accounts.putSync(lost, { format: 1 });
+    }),
+  );
   await tables.environment.close();
   const again = new Store(path);
   t.teardown(() => again.close());

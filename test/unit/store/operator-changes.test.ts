@@ -46,7 +46,7 @@ async function problemsAfter(
   const tables = openTables(path);
   const rows = Array.from(tables.operatorChanges.getRange(), ({ value }) => ({ ...(value as Row) }));
   t.equal(rows.length, 6);
-  tables.environment.write(() => tamper(tables, rows));
+  tables.environment.write(() => tables.recorder.record(() => tamper(tables, rows)));
   await tables.environment.close();
   const store = new Store(path);
   const { problems } = await store.operatorChanges.verify();
@@ -289,11 +289,10 @@ void t.test('rows that are removed, put in or swapped, and a tail that is cut', 
 void t.test('the oldest rows go, and the hash of the last of them is kept', async (t) => {
   const tables = openTables(t.testdir());
   const changes = new OperatorChanges(tables, (id) => id, 3);
+  const write = (work: () => void): void => void tables.environment.write(() => tables.recorder.record(work));
   const add = (): void =>
     void changes.runAs({ ...TESTER, atMs: new StoppedClock().wallMs() }, () =>
-      tables.environment.write(() =>
-        changes.record({ target: { type: 'log', id: null, name: null }, changes: [] }),
-      ),
+      write(() => changes.record({ target: { type: 'log', id: null, name: null }, changes: [] })),
     );
   for (let at = 0; at < 3; at++) add();
   const { hash: second } = changes.page({}, undefined, 10).items[1]!;
@@ -303,12 +302,12 @@ void t.test('the oldest rows go, and the hash of the last of them is kept', asyn
   t.same(report.problems, []);
   t.equal(report.rows, 3);
   t.same(report.before, { number: 2, hash: second });
-  tables.environment.write(() => tables.operatorChanges.removeSync(3));
+  write(() => tables.operatorChanges.removeSync(3));
   add();
   add();
   add();
   t.same((await changes.verify()).problems, [], 'what was removed is out of the range');
-  tables.environment.write(() => tables.operatorChanges.removeSync(6));
+  write(() => tables.operatorChanges.removeSync(6));
   t.match((await changes.verify()).problems, [{ number: 6, problem: 'it was removed' }]);
   await t.rejects(changes.verify(AbortSignal.abort()), { code: 'internal_error' }, 'nobody waits for it');
   await tables.environment.close();
