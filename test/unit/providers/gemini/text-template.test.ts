@@ -1,6 +1,7 @@
 /** Events that differ in their text and their counts alone are known without parsing, and no others. */
-import t from 'tap';
+import t, { type Test as Tap } from 'tap';
 import { TextTemplate } from '#src/providers/gemini/text-template.js';
+import { newSeed, randomBelow } from '../../../support/random.js';
 
 const event = (text: string, tokens = '1', more = ''): string =>
   `{"candidates": [{"content": {"parts": [{"text": "${text}"}],"role": "model"},"index": 0}],"usageMetadata": {"promptTokenCount": 5,"candidatesTokenCount": ${tokens},"candidatesTokensDetails": [{"modality": "TEXT","tokenCount": ${tokens}}]}${more},"modelVersion": "m"}`;
@@ -16,6 +17,9 @@ const EVENTS: [name: string, event: string, text: string | undefined][] = [
   ['other counts', event('b', '12345'), 'b'],
   ['a count that is missing', event('b', ''), undefined],
   ['a count that is negative', event('b', '-1'), undefined],
+  ['a count of zero', event('b', '0'), 'b'],
+  ['a count that begins with zero', event('b', '007'), undefined],
+  ['a count of two zeros', event('b', '00'), undefined],
   ['an escape that is none', event('\\x'), undefined],
   ['half an escape', event('\\u12'), undefined],
   ['a line break', event('a\nb'), undefined],
@@ -38,17 +42,50 @@ for (const [name, given, text] of EVENTS)
     t.end();
   });
 
-void t.test('every cut, and every other character, does not match or is JSON with that text', (t) => {
-  const whole = event('ab');
-  for (let at = 0; at < whole.length; at++) {
-    t.equal(template.textIn(whole.slice(0, at)), undefined);
-    for (const character of ['"', '\\', '}', '0', ' ']) {
-      const changed = whole.slice(0, at) + character + whole.slice(at + 1);
-      const text = template.textIn(changed);
-      if (text === undefined) continue;
-      const parsed = JSON.parse(changed) as { candidates: { content: { parts: { text: string }[] } }[] };
-      t.equal(JSON.parse(`"${text}"`), parsed.candidates[0]!.content.parts[0]!.text, changed);
+interface Parsed {
+  candidates: { content: { parts: { text: string }[] } }[];
+}
+/** The event without its text and its counts, which alone may differ. */
+const restOf = (json: string): string =>
+  JSON.stringify(JSON.parse(json), (name, value: unknown) =>
+    name === 'text' || /[Tt]okenCount$/.test(name) ? null : value,
+  );
+
+/** Fails if the event matches, but is no JSON with that text and the members of the learned event. */
+function checkMatch(t: Tap, changed: string): void {
+  const text = template.textIn(changed);
+  if (text === undefined) return;
+  const parsed = JSON.parse(changed) as Parsed;
+  if (JSON.parse(`"${text}"`) !== parsed.candidates[0]!.content.parts[0]!.text || restOf(changed) !== REST)
+    t.fail(changed);
+}
+const REST = restOf(event('a'));
+const INSERTED = ['"', '\\', '}', '{', ',', ':', '0', '7', '-', '.', 'e', ' ', '\n', 'u', '"text": "'];
+
+void t.test('each edit does not match, or is JSON with that text and the same members', (t) => {
+  for (const whole of [event('ab'), event('\\u00e9', '10')])
+    for (let at = 0; at <= whole.length; at++) {
+      t.equal(at === whole.length ? undefined : template.textIn(whole.slice(0, at)), undefined);
+      checkMatch(t, whole.slice(0, at) + whole.slice(at + 1));
+      for (const characters of INSERTED) {
+        checkMatch(t, whole.slice(0, at) + characters + whole.slice(at + 1));
+        checkMatch(t, whole.slice(0, at) + characters + whole.slice(at));
+      }
     }
+  t.end();
+});
+
+void t.test('so does each of many random edits', (t) => {
+  const seed = newSeed();
+  t.comment(`seed ${seed}`);
+  const below = randomBelow(seed);
+  for (let round = 0; round < 50_000; round++) {
+    let changed = event('ab', '10');
+    for (let edits = below(4); edits >= 0; edits--) {
+      const at = below(changed.length + 1);
+      changed = changed.slice(0, at) + INSERTED[below(INSERTED.length)]! + changed.slice(at + below(3));
+    }
+    checkMatch(t, changed);
   }
   t.end();
 });
