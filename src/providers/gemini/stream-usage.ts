@@ -4,11 +4,14 @@
  *
  * Each event may have a usage, which counts all tokens so far; the last one counts
  * (https://ai.google.dev/api/generate-content#UsageMetadata, v1beta, read 2026-11). An event that matched the
- * template of text-template.ts is not parsed: its usage is read only if it turns out to be the last.
+ * template of text-template.ts is not parsed: its usage is read only if it turns out to be the last. Vertex
+ * puts a `usageMetadata` without counts into events before the last, such as `{"trafficType":"ON_DEMAND"}`:
+ * that is no usage.
  *
  *     matchedEvent                       an event that matched
  *     parsedEvent, then part if it has   any other event
- *     next                               at the end, and whenever all candidates have finished
+ *     next                               for the client: at the end, and when all candidates have finished
+ *     last                               for the first chunk, if the client asked, and if the stream is cut
  *
  * Must hold: a usage without the tokens of a later part is not given as that of the call, or the call is
  * billed too low: without one upstream/ counts the tokens itself. No usage is given twice
@@ -38,11 +41,9 @@ export class StreamUsage {
 
   /** Call for an event that was parsed, before its parts. */
   parsedEvent(event: Members): void {
-    this.#coversParts = isRecord(event.usageMetadata);
-    if (this.#coversParts) {
-      this.#unreadEvent = undefined;
-      this.#read(event);
-    } else this.#readUnread();
+    this.#coversParts = this.#read(event);
+    if (this.#coversParts) this.#unreadEvent = undefined;
+    else this.#readUnread();
   }
 
   /** Call after `parsedEvent` if the event brings a part: a text, a call, media, probabilities. */
@@ -68,12 +69,17 @@ export class StreamUsage {
     if (this.#unreadEvent === undefined) return;
     const event = membersOf(parsedJson(this.#unreadEvent));
     this.#unreadEvent = undefined;
-    if (isRecord(event.usageMetadata)) this.#read(event);
+    this.#read(event);
   }
 
-  #read(event: Members): void {
+  /** Returns whether the event has a usage. */
+  #read(event: Members): boolean {
+    const { usageMetadata: usage } = event;
+    // Google leaves out counts of 0 alone, and no prompt has 0 tokens.
+    if (!isRecord(usage) || usage.promptTokenCount === undefined) return false;
     this.#reported = usageOf(event);
     this.#isOld = false;
     this.#isGiven = false;
+    return true;
   }
 }

@@ -103,10 +103,22 @@ const CASES: [name: string, steps: Step[], last: number | undefined, next: numbe
       ['parsed', 5, 1],
       ['parsed', null, 0],
       ['matched', [], false],
+      ['parsed', {}, 0],
+      ['matched', { trafficType: 'ON_DEMAND' }, false],
     ],
     5,
     5,
   ],
+  [
+    'a part with a usage without counts',
+    [
+      ['parsed', 5, 1],
+      ['parsed', { trafficType: 'ON_DEMAND' }, 1],
+    ],
+    5,
+    undefined,
+  ],
+  ['a usage without counts alone', [['parsed', { trafficType: 'ON_DEMAND' }, 1]], undefined, undefined],
 ];
 
 void t.test('the last usage, and that of the call', (t) => {
