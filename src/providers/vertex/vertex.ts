@@ -5,13 +5,14 @@
  * VERTEX. Upstream worker; `write` also on counter threads.
  *
  * Must hold: `isClaude` alone decides on the protocol of a translated call: request, response and stream.
- * Passed calls are all for Claude, because `doorsOf` of gateway/settings-records.ts gives no other model the
- * Messages doors. No error names a project of the operator (test/unit/providers/vertex/vertex.test.ts).
+ * Passed calls are all for Claude (checked): `doorsOf` of gateway/settings-records.ts gives no other model
+ * the Messages doors. No error names a project of the operator (test/unit/providers/vertex/vertex.test.ts).
  *
  * Follows https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference (v1), and
  * …/docs/partner-models/claude/use-claude of the same site, read 2026-11.
  */
 import { exactJsonText } from '../../core/exact-json.js';
+import { invariant } from '../../core/errors.js';
 import { isRecord, parsedJson } from '../../core/json.js';
 import { cloudBodyOf, knownBetasOf } from '../anthropic/anthropic.js';
 import { readAnthropicError } from '../anthropic/errors.js';
@@ -94,8 +95,9 @@ function readErrorOfEither(status: number, header: HeaderLookup, body: string): 
 
 /**
  * A passed request of a Messages door. The model moves from the body to the path. If tokens are counted, the
- * path names COUNTING_MODEL, and the model goes back into the body. There it comes before
- * `anthropic_version`, which cloudBodyOf always writes first.
+ * path names COUNTING_MODEL, and the model goes back into the body: its name alone, although the settings
+ * may name the model by its path. There it comes before `anthropic_version`, which cloudBodyOf always writes
+ * first. Throws if the model is not one of Anthropic's.
  */
 function writePassedClaude(
   call: ProviderCall,
@@ -108,11 +110,13 @@ function writePassedClaude(
     (name) => BETAS.test(name) && !(countsTokens && name.startsWith(BETA_NOT_FOR_COUNTS)),
   );
   const written = cloudBodyOf(body, { version: CLAUDE_VERSION, betas: call.settings.betas, callersBetas });
+  invariant(isClaudeOnVertex(written.model), 'a passed call of Vertex is for Claude');
+  const name = written.model.slice(written.model.lastIndexOf('/') + 1);
   const model = countsTokens ? COUNTING_MODEL : written.model;
   return {
     path: pathTo({ ...call, model }, 'anthropic', stream ? ':streamRawPredict' : ':rawPredict'),
     headers: authorization(call),
-    body: countsTokens ? `{"model":${JSON.stringify(written.model)},${written.body.slice(1)}` : written.body,
+    body: countsTokens ? `{"model":${JSON.stringify(name)},${written.body.slice(1)}` : written.body,
   };
 }
 

@@ -125,11 +125,50 @@ void t.test("a passed message has only those of the caller's betas that Vertex k
   const betas =
     'claude-code-20250219, interleaved-thinking-2025-05-14,prompt-caching-scope-2026-01-05,web-search-2025-03-05';
   const betasAt = (door: 'messages' | 'count_tokens'): unknown => {
-    const { body } = VERTEX.writePassed!(claudeCall(false), '{"model":"m"}', { door, stream: false, betas });
+    const { body } = VERTEX.writePassed!(claudeCall(false), '{"model":"claude-m"}', {
+      door,
+      stream: false,
+      betas,
+    });
     return (JSON.parse(body as string) as { anthropic_beta: unknown }).anthropic_beta;
   };
   const known = ['context-1m-2025-08-07', 'interleaved-thinking-2025-05-14'];
   t.strictSame(betasAt('messages'), [...known, 'web-search-2025-03-05']);
   t.strictSame(betasAt('count_tokens'), known);
+  t.end();
+});
+
+void t.test('a count of tokens names the model in the body, without a path', (t) => {
+  const passed = { door: 'count_tokens', stream: false, betas: '' } as const;
+  for (const name of ['claude-opus-4-5@20251101', 'publishers/anthropic/models/claude-opus-4-5@20251101']) {
+    const given = JSON.stringify({ messages: [], model: name });
+    const { path, body } = VERTEX.writePassed!(claudeCall(false), given, passed);
+    t.equal(
+      path,
+      '/v1/projects/my-project/locations/global/publishers/anthropic/models/count-tokens:rawPredict',
+    );
+    t.equal(
+      body,
+      '{"model":"claude-opus-4-5@20251101","anthropic_version":"vertex-2023-10-16",' +
+        '"anthropic_beta":["context-1m-2025-08-07"],"messages":[]}',
+    );
+    const message = VERTEX.writePassed!(claudeCall(false), given, { ...passed, door: 'messages' });
+    t.equal(message.path, `${CLAUDE}:rawPredict`);
+    t.notMatch(message.body, '"model"');
+  }
+  t.end();
+});
+
+void t.test('a passed call for another model than Claude is not sent', (t) => {
+  for (const model of ['gemini-2.5-pro', '4611686018427387904', 'publishers/google/models/claude-x', ''])
+    t.throws(
+      () =>
+        VERTEX.writePassed!(claudeCall(false), JSON.stringify({ model }), {
+          door: 'messages',
+          stream: false,
+          betas: '',
+        }),
+      /is for Claude/,
+    );
   t.end();
 });
