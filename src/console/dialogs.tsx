@@ -8,9 +8,10 @@
  *   session ends nor by Escape or the browser's Back. Who leaves the console is asked by the browser.
  * - A question stays open while its action runs. So the end of an action closes no dialog that was opened
  *   meanwhile, and nobody takes an action for cancelled that goes on.
+ * - A question does what it asked when it opened (test/e2e/console-rules.test.ts).
  */
 import type { ComponentChildren } from 'preact';
-import { useEffect, useId, useLayoutEffect, useRef } from 'preact/hooks';
+import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { AccountView } from '../admin/views.js';
 import { post, remove } from './api.js';
 import { useAction } from './api-hooks.js';
@@ -130,12 +131,15 @@ const SWITCH_TEXTS = {
   ],
 } as const;
 
-/** Disables an active item, and enables any other item. */
+/**
+ * Disables an item that was active when the dialog opened, and enables any other item. So the dialog does what
+ * its text says, even if a page gives it a newer item, which another operator has changed.
+ */
 export function SwitchDialog<View extends Pick<AccountView, 'id' | 'name' | 'active'>>(
   props: SwitchProps<View>,
 ) {
   const { noun, item, onClose, onChanged } = props;
-  const { active, id, name } = item;
+  const [{ active, id, name }] = useState(item);
   const verb = active ? 'Disable' : 'Enable';
   const path = `/${noun}s/${encodeURIComponent(id)}/${verb.toLowerCase()}`;
   const [textBefore, textAfter] = SWITCH_TEXTS[noun][active ? 0 : 1];

@@ -50,6 +50,21 @@ void t.test('a credit whose response was lost is booked once', SKIP, async (t) =
   t.equal(new Set(keys).size, 2, keys.join());
 });
 
+void t.test('a question does what it asks, also if another operator was faster', SKIP, async (t) => {
+  const { page, gateway } = await openConsole(t);
+  const { accountId } = await gateway.admin.customer();
+  await page.goto(at(gateway, `accounts/${accountId}`));
+  await page.getByRole('button', { name: 'Disable', exact: true }).first().click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByText('From now on all keys').waitFor();
+  await gateway.admin.send('POST', `/admin/v1/accounts/${accountId}/disable`, {});
+  await page.locator('.panel').getByText('Disabled', { exact: true }).waitFor();
+  t.equal(await dialog.getByRole('heading').textContent(), 'Disable account');
+  await dialog.locator('button[type=submit]').click();
+  await dialog.waitFor({ state: 'detached' });
+  t.equal((await gateway.admin.account(accountId)).active, false, 'nobody has asked to enable it');
+});
+
 void t.test('contents of a call are asked for by a click alone', SKIP, async (t) => {
   const { page, gateway } = await openConsole(t);
   const { key } = await gateway.admin.customer();
