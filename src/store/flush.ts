@@ -32,7 +32,8 @@ import { FlushMeter, type FlushSnapshot } from '../telemetry/flush-meter.js';
 import type { Log } from '../telemetry/log.js';
 import type { ResponseChanges } from './response-table.js';
 import type { KeyUses } from './key-uses.js';
-import { type FlushMark, type HostClocks, hostClocks } from './flush-mark.js';
+import type { FlushMark } from './flush-mark.js';
+import { type HostClocks, hostClocks } from './host-clocks.js';
 import { bootId } from './process-identity.js';
 import type { QuotaUses } from './quota-uses.js';
 import type { FlushedTotals } from './spent-totals.js';
@@ -60,7 +61,7 @@ export interface FlushRows {
   readonly usages: Iterable<UsageRecord>;
   /** Changes of stored responses, of calls that are charged with these rows. */
   readonly responses?: ResponseChanges | undefined;
-  /** The machine's clocks when these rows were made; undefined if the boot is unknown (flush-mark.ts). */
+  /** The machine's clocks when these rows were made; undefined if the boot is unknown (host-clocks.ts). */
   readonly clocks?: HostClocks | undefined;
   readonly keyUses?: ReadonlyMap<KeyIndex, KeyUseRecord> | undefined;
   readonly quotaUses?: Iterable<readonly [UsedScope, QuotaUseRecord]> | undefined;
@@ -301,14 +302,14 @@ export class LedgerFlush {
     let responses: ResponseChanges | undefined;
     try {
       if (this.#accounts.size > 0 || keyUses.size > 0 || quotaUses.size > 0) {
-        // `begin` first: if this flush fails before its transaction, the mark on disk must not be taken for
-        // its own.
-        mark?.begin();
+        // First: if this flush fails before its transaction, the flush mark on disk must not be taken for its
+        // own.
+        const putMark = mark?.begin();
         // After the drain of the journals. A listener hands a response over before it appends the charge: so
         // the response of each charge that was drained is here.
         responses = storedResponses?.due();
         store.commit(() => {
-          mark?.put();
+          putMark?.();
           store.putAccounting({
             spendings: this.#spendings(),
             usages: usage.rows(),

@@ -2,7 +2,7 @@
  * The identity of a process: its pid, its start time and the boot it runs in, as Linux's `/proc` shows them,
  * because a pid alone is reused. store-hold.ts, sharing/lmdb-coordinator.ts (nodes) and
  * sharing/shared-locks.ts (idempotency locks) write the identity of a process into a row. The row is void
- * once that process has ended. flush.ts and flush-mark.ts need the boot alone. Main thread, or a command.
+ * once that process has ended. flush.ts and host-clocks.ts need the boot alone. Main thread, or a command.
  *
  * A process counts as ended if `/proc` lacks it, hides it (NO_PROCESS_ERRORS) or shows it as a zombie. It
  * lacks the processes of other PID namespaces, so one of another container counts as ended. Only

@@ -29,7 +29,7 @@ import {
 import type { KeyTable } from '../registry/key-table.js';
 import type { Clock } from '../core/clock.js';
 import { asPicoUnits, asWallMs, type WallMs } from '../core/units.js';
-import { hostClocks } from './flush-mark.js';
+import { hostClocks } from './host-clocks.js';
 import type { SpentTotals } from './spent-totals.js';
 import type { Log } from '../telemetry/log.js';
 import type { AccountRecord, SpendingRecord } from '../registry/account-record.js';

@@ -22,7 +22,8 @@ import type { Page, RecordStore } from '../registry/record-store.js';
 import type { UsageRowKey, UsageRange, UsageRecord, UsageTotals } from '../registry/usage-report.js';
 import { type ResponseTable, cachedResponseTable, keyedResponseTable } from './response-table.js';
 import type { FlushRows } from './flush.js';
-import { FlushMark, type HostClocks, putClocks, steppedMs } from './flush-mark.js';
+import { FlushMark } from './flush-mark.js';
+import { type HostClocks, putClocks, steppedMs } from './host-clocks.js';
 import {
   packAccount,
   packCredit,
@@ -239,7 +240,7 @@ export class Store implements RecordStore {
     }
   }
 
-  /** By how much the wall clock was set forward since the last flush; 0 if unknown (flush-mark.ts). */
+  /** By how much the wall clock was set forward since the last flush; 0 if unknown (host-clocks.ts). */
   steppedMs(current: HostClocks | undefined): number {
     return steppedMs(this.#tables, current);
   }

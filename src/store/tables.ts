@@ -54,7 +54,7 @@
  *     operator_changes_head    the newest row of operator_changes; see operator-changes.ts
  *     operator_changes_before  the row before the oldest of operator_changes
  *     books_version            grows with each flush mark and each life; see flush-mark.ts
- *     clocks                   clocks at the last flush; see flush-mark.ts
+ *     clocks                   clocks at the last flush; see host-clocks.ts
  *     answer_bytes             sum of the bytes in answer_ages
  *     cached_bytes             sum of the bytes in cached_ages
  *     cached_model_bytes       sums of the bytes in cached_model_ages by model id, as JSON

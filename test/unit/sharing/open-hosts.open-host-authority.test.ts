@@ -85,12 +85,12 @@ function hostOf(t: Test, url: string, name: string, modelsInForce?: () => Settin
         store.copy.setPosition({ epoch: 'e', version, lastId: String(version), history: [] });
       }),
     flush: (spent) => {
-      mark.begin();
+      const putMark = mark.begin();
       const day = { dayNumber: 0, dayCalls: 0, minuteUsed: 0, takenMs: asWallMs(0) };
       const row = { spent: asPicoUnits(spent), uncovered: asPicoUnits(0n), ...day };
       store.commit(() => {
         store.putAccounting({ spendings: new Map([[INDEX, row]]), usages: [] });
-        mark.put();
+        putMark();
       });
     },
   };

@@ -11,15 +11,12 @@ import {
 } from '#src/core/units.js';
 import { NO_PLAN_INDEX } from '#src/registry/catalog.js';
 import { digestOf } from '#src/registry/key-digest.js';
-import { hostClocks } from '#src/store/flush-mark.js';
 import { recover } from '#src/store/recovery.js';
-import { Store } from '#src/store/store.js';
 import {
   ACCOUNTS_MAX,
   CATALOG,
   KEYS_MAX,
   ListLog,
-  StoppedClock,
   flushOf,
   openHouse,
   serve,
@@ -256,23 +253,6 @@ void t.test('a restart with another calendar forgets no minute and prolongs none
       await after.store.close();
     }
   }
-});
-
-void t.test('after a boot, and of books that know no clocks, ages go by the calendar', async (t) => {
-  const store = new Store(t.testdir());
-  const clock = new StoppedClock();
-  const now = hostClocks(clock, 'this boot');
-  t.equal(store.steppedMs(now), 0, 'books of before');
-  store.commit(() => store.putAccounting({ spendings: new Map(), usages: [], clocks: now }));
-  clock.setMs = 5_000;
-  clock.nowMs += 5_000;
-  t.equal(store.steppedMs(hostClocks(clock, 'this boot')), 5_000);
-  t.equal(store.steppedMs(hostClocks(clock, 'another')), 0);
-  t.equal(store.steppedMs(undefined), 0);
-  clock.setMs += 1;
-  t.equal(store.steppedMs(hostClocks(clock, 'this boot')), 0, 'a monotonic clock that went back is another');
-  t.match(hostClocks(clock)?.boot, /^[0-9a-f-]{36}$/);
-  await store.close();
 });
 
 void t.test(

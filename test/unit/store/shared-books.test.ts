@@ -6,7 +6,7 @@ import type { JournalRecord } from '#src/ledger/journal-layout.js';
 import { hourOf } from '#src/registry/usage-report.js';
 import { audit } from '#src/store/audit.js';
 import type { FlushedResponses, FlushStore } from '#src/store/flush.js';
-import { hostClocks } from '#src/store/flush-mark.js';
+import { hostClocks } from '#src/store/host-clocks.js';
 import { recover } from '#src/store/recovery.js';
 import { StoredResponses } from '#src/store/stored-responses.js';
 import type { Store } from '#src/store/store.js';
@@ -373,8 +373,7 @@ void t.test('a flush that fails before its transaction is made by the next', asy
 void t.test('a life does not take the mark of an earlier one in its slot for its own', async (t) => {
   const { store } = openShop(t.testdir());
   const before = store.newFlushMark(0, 'one');
-  before.begin();
-  store.commit(() => before.put());
+  store.commit(before.begin());
   t.equal(before.hasReachedDisk(), true);
   const after = store.newFlushMark(0, 'other');
   after.begin();
