@@ -63,7 +63,7 @@ void t.test(
     const client = {
       command: () => Promise.resolve('PONG'),
       run: (_script: unknown, _keys: unknown, argv: readonly Uint8Array[]) => {
-        sent.push((unpacked(argv[2]!) as unknown[]).at(-1));
+        sent.push((unpacked(argv[2]!) as unknown[]).at(-2));
         return Promise.resolve(packed(['term', 1, 'epoch', false, [5, 'former']]));
       },
     } as unknown as ValkeyClient;
