@@ -8,8 +8,9 @@
  * weigh, and until every known node has reported what it holds and every host what it has spent. What a
  * silent host holds stays held, because only that host knows how much it has spent.
  *
- * Must hold: each call is over only when its calls of all partitions are; otherwise a later one would overlap
- * them (test/unit/sharing/valkey-coordinator.partitions.test.ts). A server that may have lost data grants
+ * Must hold: each call is over only when its calls of all partitions are. Otherwise the next would overlap
+ * them, because equal-share.ts waits for the end of a join, an exchange or a leave before the next
+ * (test/unit/sharing/valkey-coordinator.partitions.test.ts). A server that may have lost data grants
  * nothing until no limit can be exceeded by that. The server must be Redis 7 or Valkey 7.2 or newer, and must
  * not evict keys. Also test/unit/sharing/valkey-loss.test.ts, valkey-blink.test.ts.
  */
@@ -102,7 +103,7 @@ export class ValkeyCoordinator implements Coordinator {
       partition.exchange(sequence, asksByPartition[number]!),
     );
     const wallMs = this.#recordTimes(exchanges.map(({ nowMs }) => nowMs));
-    // Each partition has replied in the order of its asks.
+    // Each partition has replied to each of its asks, in their order (`exchange` of valkey-partition.ts).
     const repliesOf = exchanges.map(({ replies }) => replies.values());
     return { wallMs, replies: numbers.map((number) => repliesOf[number]!.next().value!) };
   }
@@ -144,16 +145,25 @@ export class ValkeyCoordinator implements Coordinator {
 
   /**
    * Makes a call of each partition, and waits for all of them, so that none overlaps the next call. Then
-   * rejects with the first loss. Any error becomes a CoordinatorLost, because none may end the process.
+   * rejects with the first loss. Any error of a partition becomes a CoordinatorLost, because none may end the
+   * process. (Methods of a partition are async: none throws before all are called.)
    */
   async #ofEach<Result>(
     call: (partition: ValkeyPartition, number: number) => Promise<Result>,
   ): Promise<Result[]> {
     const ends = await Promise.allSettled(this.#partitions.map(call));
-    return ends.map((end) => {
-      if (end.status === 'rejected') throw this.#unexpected.asLost(end.reason);
-      return end.value;
-    });
+    const results: Result[] = [];
+    let lost: CoordinatorLost | undefined;
+    for (const end of ends) {
+      if (end.status === 'fulfilled') results.push(end.value);
+      else {
+        // Of each partition, because it logs a bug, which would hide behind a lost connection of another.
+        const lostHere = this.#unexpected.asLost(end.reason);
+        lost ??= lostHere;
+      }
+    }
+    if (lost !== undefined) throw lost;
+    return results;
   }
 
   #assertOpen(): void {

@@ -2,18 +2,19 @@
 import t from 'tap';
 import { identity } from '../../support/authority-conformance.js';
 import { TestHost, ValkeyWorld } from '../../support/valkey-world.js';
+import { ListLog } from '../store/support.js';
 import { type ValkeyClient, ValkeyError } from '#src/sharing/valkey-client.js';
 import { packed, unpacked } from '#src/sharing/valkey-codec.js';
 
 /** A server of two partitions whose replies are made by `reply`. */
-function connect(reply: (partition: number) => Promise<unknown>) {
+function connect(reply: (partition: number) => Promise<unknown>, log = new ListLog()) {
   const world = new ValkeyWorld(() => 'redis://localhost', 2);
   const client = {
     command: () => Promise.resolve('PONG'),
     run: (_script: unknown, [key]: readonly string[]) => reply(key!.includes(':0}') ? 0 : 1),
     close: () => undefined,
   } as unknown as ValkeyClient;
-  return world.connect(identity('a'), undefined, { client });
+  return world.connect(identity('a'), undefined, { client, log });
 }
 
 void t.test('a join is over when all of its calls are', async (t) => {
@@ -31,6 +32,16 @@ void t.test('a join is over when all of its calls are', async (t) => {
   t.notOk(isOver, 'another call is under way, and the next join would overlap it');
   release();
   await t.rejects(join, { code: 'authority_lost', reason: 'unreachable' }, 'the first loss');
+});
+
+void t.test('a bug in one partition is logged although another partition was lost first', async (t) => {
+  const log = new ListLog();
+  const coordinator = await connect((partition) => {
+    const error = partition === 0 ? new ValkeyError('offline', 'no connection') : new TypeError('a bug');
+    return Promise.reject(error);
+  }, log);
+  await t.rejects(coordinator.join(), { code: 'authority_lost', reason: 'unreachable' }, 'the first loss');
+  t.match(log.lines, [/a bug of the gateway/]);
 });
 
 void t.test('nonsense is a loss, whatever was asked', async (t) => {
