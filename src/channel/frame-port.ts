@@ -19,7 +19,7 @@ import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { asBuffer, freeBytes } from '../core/bytes.js';
 import { invariant } from '../core/errors.js';
 import { createSpscRing, SpscReader, SpscWriter } from '../core/spsc-ring.js';
-import { readFrame, writeFrame } from './frame-codec.js';
+import { readFrame, RECORD_BYTES_MAX, writeFrame } from './frame-codec.js';
 import { FRAME_CALL, type DataFrame, type EndFrame, type Frame } from './messages.js';
 
 /** What carries a FramePort's messages: a MessagePort, or a LocalPort. */
@@ -44,6 +44,7 @@ export interface FrameChannel<Port extends FrameTransport = FrameTransport> {
 
 /** Bytes of the ring of one direction: twenty bodies of 12 KB. If the ring is full, frames are posted. */
 const RING_BYTES = 256 * 1024;
+invariant(RECORD_BYTES_MAX <= RING_BYTES / 2, 'any record fits an empty ring (core/spsc-ring.ts)');
 
 /** The two ends of a new channel between threads. The main thread calls it. */
 export function createFrameChannel(): readonly [FrameChannel<MessagePort>, FrameChannel<MessagePort>] {

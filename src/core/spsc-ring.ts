@@ -16,9 +16,10 @@
  * (`published`). The reader gives bytes back by an atomic store, which the writer loads when it needs space.
  *
  * Must hold: one thread writes and one reads; the length of the ring is a power of two, so that counts may
- * wrap at 2^32; and a record is whole before `publish` or the message announces it. Users bound their records
- * to half of the ring: a longer one, with the gap before it, may not fit an empty ring either, and `reserve`
- * then returns -1 until other records have moved the position.
+ * wrap at 2^32; and a record is whole before `publish` or the message announces it. Only a ring whose writers
+ * use `publish` has a second writer or reader: in another, nothing says where they would continue. Users
+ * bound their records to half of the ring: a longer one, with the gap before it, may not fit an empty ring
+ * either, and `reserve` then returns -1 until other records have moved the position.
  */
 import { invariant } from './errors.js';
 
@@ -79,11 +80,16 @@ export class SpscWriter extends SpscRing {
   #givenBack: number;
   #unannouncedBytes = 0;
 
-  /** Continues where an earlier writer of the ring last published. */
+  /** Continues where an earlier writer of the ring last published. Throws if that writer did not publish. */
   constructor(shared: SharedArrayBuffer) {
     super(shared);
     this.#position = Atomics.load(this.ints, PUBLISHED);
     this.#givenBack = Atomics.load(this.ints, GIVEN_BACK);
+    // More was given back than published: the earlier writer used `takeUnannounced`.
+    invariant(
+      (this.#position - this.#givenBack) >>> 0 <= this.ringBytes,
+      'only a ring that is announced by `publish` gets a second writer',
+    );
   }
 
   /**
@@ -150,7 +156,9 @@ export class SpscReader extends SpscRing {
 
   /**
    * Calls `onRecord` with the offset of each record in the next `bytes` of the ring, which the writer must
-   * have announced. The writer does not overwrite these records until `giveBack`.
+   * have announced. The writer does not overwrite these records until `giveBack`. If `onRecord` throws, its
+   * record counts as read: `published` then counts the records after it, but of bytes that a message has
+   * announced they are lost, and the ring must not be read again.
    */
   read(bytes: number, onRecord: (recordAt: number) => void): void {
     const endPosition = (this.#position + bytes) | 0;

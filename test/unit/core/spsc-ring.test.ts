@@ -82,6 +82,29 @@ void t.test(
   },
 );
 
+void t.test('a ring without `publish` gets no second writer', (t) => {
+  const { shared, writer, reader } = bed();
+  writer.reserve(KIND, 16);
+  reader.read(writer.takeUnannounced(), () => undefined);
+  reader.giveBack();
+  t.throws(() => new SpscWriter(shared), { message: /gets a second writer/ });
+  t.end();
+});
+
+void t.test('what follows a record whose reading throws is read later, if it was published', (t) => {
+  const { writer, reader } = bed();
+  for (let record = 0; record < 3; record += 1) writer.reserve(KIND, 16);
+  writer.publish();
+  const failing = (): void => {
+    throw new Error('failed');
+  };
+  t.throws(() => reader.read(reader.published(), failing), { message: 'failed' });
+  let read = 0;
+  reader.read(reader.published(), () => (read += 1));
+  t.equal(read, 2);
+  t.end();
+});
+
 void t.test('a ring has a power of two of bytes, from 8 on', (t) => {
   for (const bytes of [0, 0.5, 4, 12, 2 ** 31]) t.throws(() => createSpscRing(bytes), /power of two/);
   t.equal(createSpscRing(8).byteLength, 72);
