@@ -7,7 +7,8 @@
  * Accounts are never deleted and names never change, so the lists only grow.
  *
  * Must hold: the directory has every account of the store that limits.accounts allows, whatever process made
- * or changed the account (the test has a case for each filler).
+ * or changed the account (the test has a case for each filler). Each filler reads or writes the record in the
+ * same event-loop turn as it calls `set`, so no older record comes after a newer one.
  */
 import { asAccountIndex, type AccountIndex } from '../core/units.js';
 import type { AccountRecord } from './account-record.js';

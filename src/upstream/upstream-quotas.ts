@@ -17,8 +17,8 @@ import { QuotaQueue } from './quota-queue.js';
 import type { TargetQuotas } from './target.js';
 
 /**
- * The pause after a question that brought nothing, shorter than the 750 ms within which other processes give
- * idle leases back (IDLE_MS_SCARCE of sharing/lease-terms.ts).
+ * The pause after a question that brought nothing: shorter than the time after which other processes give
+ * idle leases back, IDLE_MS_SCARCE of sharing/lease-terms.ts at the earliest.
  */
 const ASK_AGAIN_MS = 250;
 /**
