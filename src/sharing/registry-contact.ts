@@ -90,6 +90,19 @@ export class RegistryContact {
 }
 
 /**
+ * The error that ends the start of a host without a copy of the registry, of the error that kept it from the
+ * server's: a ValkeyError with advice, or any other error as it is. An operator sees its text last.
+ */
+export function joinFailure(error: unknown): unknown {
+  if (!(error instanceof ValkeyError)) return error;
+  return new ValkeyError(
+    error.code,
+    `This host has no accounts and keys yet, and the server of sharing gives it none: ${error.message}. ` +
+      'See that the server runs and that the settings of sharing (url, username, password) fit it, then start again.',
+  );
+}
+
+/**
  * The rejection of a change that may have been made. It is no 503, after which a client may send the change
  * again by itself, so that it is made twice.
  */

@@ -30,6 +30,7 @@ import type { Store } from '../store/store.js';
 import { StoreError } from '../store/store-file.js';
 import {
   appendOnce,
+  joinFailure,
   madeElsewhere,
   RegistryContact,
   type RegistryContactState,
@@ -89,8 +90,8 @@ export class RegistryLog {
   /**
    * Brings the copy up to date before calls are served, and follows the log from then on. If the server
    * cannot be reached, or a record of its registry is damaged, a host that has a copy goes on by the copy.
-   * Without a copy rejects with ValkeyError or StoreError. Rejects at once with any other error, such as
-   * RegistryDiverged.
+   * Without a copy rejects with the `joinFailure` of a ValkeyError or StoreError. Rejects at once with any
+   * other error, such as RegistryDiverged.
    */
   async join(): Promise<void> {
     const { store } = this.#options;
@@ -106,7 +107,7 @@ export class RegistryLog {
         // The pause rejects only if `close` was called. Then the next `#catchUp` returns at once.
         if (tries < JOIN_TRIES_MAX)
           await pause(RETRY_MS, undefined, { signal: this.#closing.signal }).catch(() => undefined);
-        else if (store.copy.position() === undefined) throw error;
+        else if (store.copy.position() === undefined) throw joinFailure(error);
         else break;
       }
     }

@@ -1,6 +1,6 @@
 /** What is logged of the shared registry's state, and what a change that was not made is told. */
 import t from 'tap';
-import { RegistryContact, RegistryDiverged } from '#src/sharing/registry-contact.js';
+import { joinFailure, RegistryContact, RegistryDiverged } from '#src/sharing/registry-contact.js';
 import { ValkeyError } from '#src/sharing/valkey-client.js';
 import { ListLog } from '../store/support.js';
 
@@ -36,5 +36,15 @@ void t.test('a rejected change is told to be tried again, unless an operator mus
   });
   contact.recordFollowing();
   t.match(contact.rejection().message, /this gateway is stopping/);
+  t.end();
+});
+
+void t.test('a host that cannot begin without the server tells what to look at, and keeps the code', (t) => {
+  t.match(joinFailure(LOST), {
+    code: 'unreachable',
+    message: /server of sharing .*: no route\. .*\(url, username, password\)/,
+  });
+  const other = new Error('Some record is damaged.');
+  t.equal(joinFailure(other), other);
   t.end();
 });
