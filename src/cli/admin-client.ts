@@ -151,6 +151,9 @@ function adminUrlOf({ adminUrl }: AdminOptions): string | undefined {
   return origin;
 }
 
+const UNREAD_SETTINGS_ADVICE =
+  'To reach a gateway that runs with earlier settings, name its data directory (--data, TOLLGATE_DATA).';
+
 /** Reads the settings without the keys of providers, which a command does not need and may not have. */
 async function settingsOf({ config, data }: DataOptions): Promise<Settings> {
   const { loadSettings } = await import('../config/load.js');
@@ -166,7 +169,19 @@ export type DataOptions = Pick<AdminOptions, 'config' | 'data'>;
  * Rejects with ConfigError.
  */
 export async function dataPathOf(options: DataOptions): Promise<string> {
-  return namedDataPathOf(options) ?? (await settingsOf(options)).data;
+  return namedDataPathOf(options) ?? (await settingsWithDataOf(options)).data;
+}
+
+/**
+ * The settings for a command that has only them to find its data directory: if they have an error, the last
+ * line of the ConfigError says how a gateway that runs is reached all the same.
+ */
+async function settingsWithDataOf(options: DataOptions): Promise<Settings> {
+  const { ConfigError } = await import('../config/config-error.js');
+  return settingsOf(options).catch((error: unknown) => {
+    if (!(error instanceof ConfigError)) throw error;
+    throw new ConfigError([...error.problems, UNREAD_SETTINGS_ADVICE]);
+  });
 }
 
 /** As load.ts decides: the option, else the variable, if it is not empty. */
@@ -193,7 +208,7 @@ async function openNearest(
   const { adminOrigin, findGateway } = await import('../admin/gateway-file.js');
   const { StoreHeld } = await import('../store/store-hold.js');
   let settings: Settings | undefined;
-  const dataPath = namedDataPathOf(options) ?? (settings = await settingsOf(options)).data;
+  const dataPath = namedDataPathOf(options) ?? (settings = await settingsWithDataOf(options)).data;
   const startMs = performance.now();
   // Since when a process of another container has had the store hold; undefined if none has. A gateway that
   // ends on this host may seem to be one: its process ends before its store hold. A command ends soon.

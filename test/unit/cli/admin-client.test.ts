@@ -112,7 +112,12 @@ void t.test('a gateway whose data directory is named is reached without the sett
     ['upstreams', 'reset'],
     ['reload', '--dry-run'],
   ]) {
-    checkRefused(t, await runCommand(folder, command, env), /^tollgate\.yaml:\d+: /);
+    const { code, stderr: refusal } = await runCommand(folder, command, env);
+    t.equal(code, 1);
+    t.match(
+      refusal,
+      /^tollgate\.yaml:\d+: .*\nTo reach a gateway that runs .*\(--data, TOLLGATE_DATA\)\.\n$/,
+    );
     for (const [options, environment] of [
       [['--data', 'data'], env],
       [['--data', 'data', '--config', 'none-such.yaml'], env],
@@ -123,7 +128,7 @@ void t.test('a gateway whose data directory is named is reached without the sett
     }
   }
   const elsewhere = ['accounts', 'list', '--data', 'elsewhere'];
-  checkRefused(t, await runCommand(folder, elsewhere, env), /^tollgate\.yaml:\d+: /);
+  checkRefused(t, await runCommand(folder, elsewhere, env), /^tollgate\.yaml:\d+: (?![^]*To reach)/);
 });
 
 void t.test('a redirect is not followed, so no other address gets the token', async (t) => {
