@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs';
 import t from 'tap';
 import type { Page } from 'playwright-core';
 import { startBed } from '../support/bed.js';
-import { HAS_BROWSER, shoot, startBrowser } from '../support/browser.js';
+import { goTo, HAS_BROWSER, shoot, signIn, startBrowser } from '../support/browser.js';
 import { eventually } from '../support/gateway.js';
 
 const SKIP = HAS_BROWSER ? {} : { skip: 'Chromium is not installed' };
@@ -158,6 +158,31 @@ void t.test('every table is a CSV that no spreadsheet runs', SKIP, async (t) => 
   t.match(upstreams[0], /^Model,Upstream,State,In flight,Limits,/, 'without the heads of what is not shown');
   const settings = await linesOf('settings', 'Settings');
   t.ok(settings.some((line) => line.startsWith('listen.port,')));
+  t.same(faults, []);
+});
+
+void t.test('values of settings have room beside the long name of a model', SKIP, async (t) => {
+  const { gateway } = await startBed(t);
+  const { page, faults } = await (await startBrowser(t)).open();
+  await signIn(page, gateway);
+  await page.route('**/admin/v1/settings', async (route) => {
+    const response = await route.fetch();
+    const text = await response.text();
+    // Without the headers of `response`, of which one has the length of the former body.
+    const body = text.replaceAll('"models.', `"models.${'long-'.repeat(25)}`);
+    await route.fulfill({ contentType: 'application/json', body });
+  });
+  for (const width of [1440, 1024]) {
+    await page.setViewportSize({ width, height: 900 });
+    await goTo(page, 'Overview');
+    await goTo(page, 'Settings');
+    const names = page.locator('.settings tbody th', { hasText: 'long-long-' });
+    await names.first().waitFor();
+    const widths = await page.evaluate<number[]>(
+      `[...document.querySelectorAll('.settings td.value')].map((cell) => cell.offsetWidth)`,
+    );
+    t.ok(Math.min(...widths) >= 200, `${width}: ${Math.min(...widths)} px`);
+  }
   t.same(faults, []);
 });
 
