@@ -9,7 +9,10 @@
  */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import type { ListView } from '../admin/views.js';
-import { fetchRows, type FirstRows, get, queryOf, type QueryValues, textOf } from './api.js';
+import { fetchRows, type FirstRows, get, isUnreached, queryOf, type QueryValues, textOf } from './api.js';
+
+/** The pause before what is requested only once is requested again, if the gateway could not be reached. */
+const RETRY_MS = 5_000;
 
 interface ViewState<View> {
   /** The last view that came. After a change of the path: the former path's view until the next comes. */
@@ -24,7 +27,7 @@ interface ViewState<View> {
 
 /**
  * Requests a path below `/admin/v1`, and again every `refreshMs` while the browser shows the console.
- * Requests nothing if `path` is undefined, and only once if `refreshMs` is.
+ * Requests nothing if `path` is undefined. If `refreshMs` is, it requests until the gateway has responded.
  */
 export function useView<View>(path: string | undefined, refreshMs?: number): ViewState<View> {
   return useRead(path, get<View>, refreshMs);
@@ -53,7 +56,7 @@ function useRead<View>(
   refreshMs: number | undefined,
 ): ViewState<View> {
   const [view, setView] = useState<View>();
-  const [error, setError] = useState<string>();
+  const [error, setError] = useState<unknown>();
   const latestPath = useRef(path);
   latestPath.current = path;
   /** Numbers of requests: of the last one that was sent, and of the one whose response is shown. */
@@ -72,18 +75,19 @@ function useRead<View>(
       (reason: unknown) => {
         if (!isNewer()) return;
         requests.shown = requestNumber;
-        setError(textOf(reason));
+        setError(reason);
       },
     );
     // `read` is another function at each call, but reads the same for the same path.
   }, [path]);
   useEffect(reload, [reload]);
-  useRefresh(reload, refreshMs);
+  // The plans or models that a page needs would be missing for as long as it is open.
+  useRefresh(reload, refreshMs ?? (isUnreached(error) ? RETRY_MS : undefined));
   const setNewer = (newer: View): void => {
     requests.shown = requests.sent;
     setView(newer);
   };
-  return { view, error, reload, setView: setNewer };
+  return { view, error: error === undefined ? undefined : textOf(error), reload, setView: setNewer };
 }
 
 /** Calls `refresh` every `periodMs` while the browser shows the console; never if `periodMs` is undefined. */

@@ -19,6 +19,13 @@ export class ApiError extends Error {
   }
 }
 
+/** What a proxy says of a gateway that is down or does not respond. */
+const UNREACHED_STATUSES: readonly number[] = [502, 503, 504];
+
+/** Whether the request failed because the gateway could not be reached: soon the same may succeed. */
+export const isUnreached = (error: unknown): boolean =>
+  error instanceof ApiError && (error.status === 0 || UNREACHED_STATUSES.includes(error.status));
+
 const HEADERS = { [CONSOLE_HEADER]: CONSOLE_HEADER_VALUE };
 
 let onUnauthorized: (path: string) => void = () => undefined;

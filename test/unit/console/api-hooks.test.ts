@@ -87,3 +87,39 @@ void t.test('more rows can be asked for until the last page has come', async (t)
   await pause(20);
   t.equal(paged.showMore, undefined);
 });
+
+void t.test('a view without a period is asked for again while the gateway cannot be reached', async (t) => {
+  let requests = 0;
+  const periodsMs: unknown[] = [];
+  const respond = (): Promise<Response> => {
+    requests += 1;
+    if (requests === 1) return Promise.reject(new TypeError('Failed to fetch'));
+    if (requests === 2) return Promise.resolve(new Response('<html>', { status: 502 }));
+    return Promise.resolve(Response.json({ error: { message: 'no such plan' } }, { status: 404 }));
+  };
+  t.intercept(globalThis, 'fetch', { value: respond });
+  t.intercept(globalThis, 'document' as never, { value: {} as never });
+  const { setInterval: startInterval } = globalThis;
+  const startFast = (callback: () => void, periodMs: number): unknown => {
+    periodsMs.push(periodMs);
+    return startInterval(callback, 10);
+  };
+  t.intercept(globalThis, 'setInterval', { value: startFast as never });
+  const { useView, render, h } = await bundle();
+  let shown!: Shown;
+  const Page = (): null => {
+    shown = useView('/plans/x');
+    return null;
+  };
+  render(h(Page, null), { childNodes: [], firstChild: null });
+  while (shown.error === undefined) await pause(5);
+  t.match(shown.error, 'cannot be reached');
+  for (let times = 0; requests < 3 && times < 100; times++) await pause(10);
+  // Preact stops the timer some time after it has drawn the error.
+  await pause(300);
+  t.equal(shown.error, 'no such plan');
+  const requestsOfView = requests;
+  await pause(100);
+  t.equal(requests, requestsOfView, 'the gateway itself has responded');
+  t.same([...new Set(periodsMs)], [5_000]);
+});
