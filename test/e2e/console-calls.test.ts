@@ -256,6 +256,11 @@ void t.test('contents and private keys, at every width, light and dark', SKIP, a
   const { gateway } = await startBed(t, { call_log: { contents: 'all' } });
   const { key, accountId } = await gateway.admin.customer();
   const call = await callOf(gateway, key, `Hello ${'long '.repeat(200)}`);
+  // The page looks once, and contents are on disk later than their call or before it.
+  await eventually('the contents of the call', async () => {
+    const { status } = await gateway.admin.send('GET', `/admin/v1/calls/${call.id}/contents`);
+    return status === 200 ? true : undefined;
+  });
   const browser = await startBrowser(t);
   for (const viewport of [WIDE, PHONE]) {
     for (const colorScheme of ['light', 'dark'] as const) {

@@ -52,8 +52,9 @@ void t.test('the playground shows what was charged, however the upstream reports
     await page.getByLabel('Message', { exact: true }).fill(answering(usage));
     await page.keyboard.press('Enter');
     const shown = page.locator('.turn').last().locator('.taken');
-    await shown.getByText('Cost').waitFor();
+    // The tokens come first: the last turn may still be the former one, which has a cost already.
     await shown.getByText(tokens).waitFor();
+    await shown.getByText('Cost').waitFor();
     await shown.locator('summary').click();
     const id = await shown.locator('dt', { hasText: 'x-request-id' }).locator('xpath=../dd').textContent();
     const call = (await gateway.admin.send('GET', `/admin/v1/calls/${id!}`)).json() as CallView;
@@ -185,7 +186,13 @@ void t.test('failed calls lead to those too that broke after their status', SKIP
   await sent(steered('status=500'), false);
   const rows = page.getByRole('region', { name: 'Calls' }).locator('tbody tr');
   const models = page.getByRole('region', { name: 'Models' });
-  await models.getByRole('row', { name: TEST_MODEL }).getByRole('link', { name: '2', exact: true }).click();
+  const counts = models.getByRole('row', { name: TEST_MODEL }).getByRole('link');
+  // All four calls, lest two that have ended so far be taken for two that failed.
+  await counts
+    .and(page.getByRole('link', { name: '4', exact: true }))
+    .first()
+    .waitFor();
+  await counts.and(page.getByRole('link', { name: '2', exact: true })).click();
   await page.getByText('2 calls shown').waitFor();
   t.match(await rows.allTextContents(), [/502/, /200/]);
   for (const viewport of [WIDE, PHONE]) {
