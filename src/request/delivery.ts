@@ -318,12 +318,13 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     } else if (this.#writer === undefined) {
       exchange.res.cork(() => writeError(exchange.res, error, exchange, exchange.endsConnection));
       this.#finish(error.code);
-    } else if (this.isStream) {
+    } else if (this.isStream && this.#writer.endsEvent) {
       const event = Buffer.from(exchange.door.errors.event(error, exchange.requestId, this.#eventNumber));
       exchange.contents?.addResponse(event);
       this.#writeLastBytes(this.#writer, event, error.code);
     } else {
-      // A response of unknown length has begun: only a cut connection shows that the response is not whole.
+      // A response of unknown length has begun, or an event of a stream, since its last events may come in
+      // pieces: only a cut connection shows that it is not whole.
       exchange.res.close();
       this.#finish(error.code);
     }

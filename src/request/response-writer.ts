@@ -141,6 +141,12 @@ export class ResponseWriter {
     return this.#isBlocked;
   }
 
+  /** Whether all that was written ends with whole events. False if the last bytes are part of an event. */
+  get endsEvent(): boolean {
+    const last = this.#unwritten.at(-1) ?? this.#queue.at(-1);
+    return last === undefined ? this.#isBetweenEvents : endsEvent(last);
+  }
+
   /**
    * Writes a frame: whole events of a stream, or a part of its last ones, which may be long. With `hasNext`
    * another `write`, `flush` or `end` must follow before `bytes` become invalid.

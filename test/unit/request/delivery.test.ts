@@ -33,6 +33,7 @@ function bed(
     kept: '',
     outcome: '',
     bodies: 0,
+    closed: 0,
     reversed: 0,
     forgotten: 0,
     published: 0,
@@ -53,7 +54,7 @@ function bed(
     writeStatus: () => res,
     writeHeader: () => res,
     onWritable: () => undefined,
-    close: () => undefined,
+    close: () => void (seen.closed += 1),
   } as unknown as HttpResponse;
   const admission = {
     slot: asCallSlot(0),
@@ -248,6 +249,41 @@ void t.test('contents are what the client got, also if the charge is not committ
       t.ok(seen.text.endsWith(isCommitted ? 'last' : isStream ? 'data: withheld\n\n' : 'withheld'), what);
       // The exchange adds the error to contents that have no response.
       t.equal(seen.kept, isCommitted || isStream ? seen.text : '', what);
+    }
+  t.end();
+});
+
+void t.test('no error event follows half an event: the connection is cut', (t) => {
+  const usage = usageWithoutParts({ promptTokens: 1, completionTokens: 1, source: 'reported' });
+  const pieces: [pieces: string[], isWhole: boolean][] = [
+    [['data: 1\n\n'], true],
+    [['data: 1\r\n\r\n'], true],
+    [['data: 1\n\ndata: 2'], false],
+    [['data: 1\n\n', 'data: 2'], false],
+    [['data: 1', '23\n\n'], true],
+    [['data: 1\n'], false],
+  ];
+  const ends = ['dies', 'dies with a full socket', 'waits for the next frame', 'is not committed'] as const;
+  for (const [texts, isWhole] of pieces)
+    for (const end of ends) {
+      const { delivery, res, seen } = bed('commit');
+      if (end === 'dies with a full socket') {
+        res.write = (bytes) => {
+          seen.text += Buffer.from(bytes as Uint8Array).toString();
+          return false;
+        };
+        delivery.onData(Buffer.from('data: 0\n\n'), false);
+      }
+      for (const text of texts) delivery.onData(Buffer.from(text), end === 'waits for the next frame');
+      if (end === 'is not committed') {
+        delivery.onEnd(Buffer.from(' last\n\n'), usage, 0);
+        delivery.onUncommitted();
+      } else delivery.onFail({ code: 'internal_error', message: 'the worker died' });
+      const what = `${JSON.stringify(texts)} ${end}`;
+      t.equal(seen.closed, isWhole ? 0 : 1, what);
+      if (!isWhole) t.notMatch(seen.text, /withheld/, what);
+      else if (end !== 'dies with a full socket') t.match(seen.text, /\n\r?\ndata: withheld/, what);
+      if (!isWhole) t.equal(seen.outcome, 'internal_error', what);
     }
   t.end();
 });
