@@ -325,11 +325,18 @@ function rejectionOf(
   listener: ListenerContext,
 ): ErrorRecord {
   const { account, plan } = context.knownCaller;
+  const isHit = context.hit !== undefined;
   const outputField = call.outputTokensField ?? call.outputTokensName;
   if (quota === 'balance') {
     const balance = listener.ledger.balanceOf(account);
     const isLowerable = fittingOutput(true, balance, models, call) !== undefined;
-    return callTooCostly(hold, balance, isLowerable ? outputField : undefined, holdsMedia(models, call));
+    return callTooCostly(
+      hold,
+      balance,
+      isHit,
+      isLowerable ? outputField : undefined,
+      holdsMedia(models, call),
+    );
   }
   if (quota === 'scopes') return QUOTA_SCOPES_FULL;
   const { unit } = QUOTA_KINDS[quota];
@@ -340,7 +347,7 @@ function rejectionOf(
     return neverFits(
       { owner, quota, limit, need },
       context.door.name,
-      outputField,
+      isHit ? undefined : outputField,
       fittingOutput(unit === 'money', limit, models, call),
       holdsMedia(models, call),
     );

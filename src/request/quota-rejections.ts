@@ -113,24 +113,25 @@ export function holdsMedia(models: readonly Pick<CandidateModel, 'model'>[], cal
 
 /**
  * Returns the rejection of a call that needs more than the whole quota, so waiting does not help. `field` is
- * the caller's member for the output. `outputTokensMax` is its largest value that fits the quota; undefined
- * or less than 1 if none does. `hasMedia`: the result of `holdsMedia`.
+ * the caller's member for the output; undefined for a hit, which needs the same whatever it asks for.
+ * `outputTokensMax` is the field's largest value that fits the quota; undefined or less than 1 if none does.
+ * `hasMedia`: the result of `holdsMedia`.
  */
 export function neverFits(
   { owner, quota, limit, need }: QuotaNeed,
   door: DoorName,
-  field: string,
+  field: string | undefined,
   outputTokensMax: number | undefined,
   hasMedia = false,
 ): ErrorRecord {
   const advice =
     outputTokensMax !== undefined && outputTokensMax >= 1
-      ? `Set ${field} to at most ${outputTokensMax}.`
-      : `Shorten the ${PROMPT_OF[door]}${hasMedia ? `, or ${FEWER_MEDIA}` : ''}.`;
+      ? ` Set ${field} to at most ${outputTokensMax}.`
+      : ` Shorten the ${PROMPT_OF[door]}${hasMedia ? `, or ${FEWER_MEDIA}` : ''}.`;
   return {
     code: 'invalid_parameters',
     detail: 'beyond_quota',
-    message: `The call may ${needText(need, quota)} and ${allowanceText(owner, quota, limit)}: it can never be admitted. ${advice}`,
+    message: `The call may ${needText(need, quota)} and ${allowanceText(owner, quota, limit)}: it can never be admitted.${field === undefined ? '' : advice}`,
   };
 }
 

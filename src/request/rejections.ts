@@ -240,20 +240,24 @@ export const routingMember = (member: RoutingMember): ErrorRecord =>
 
 /**
  * The rejection of a call that the balance cannot pay; `hold` is what the call may cost at worst. `hold` and
- * `balance` are in pico-units. `outputField`: the member by which the caller can lower the output so far that
- * the balance pays the call; undefined if it does not even pay the prompt. `hasMedia`: the result of
- * `holdsMedia` of quota-rejections.ts.
+ * `balance` are in pico-units. `isHit`: the call costs the price of a cached response, whatever it asks for.
+ * `outputField`: the member by which the caller can lower the output so far that the balance pays the call;
+ * undefined if it does not even pay the prompt. `hasMedia`: the result of `holdsMedia` of
+ * quota-rejections.ts.
  */
 export const callTooCostly = (
   hold: PicoUnits,
   balance: PicoUnits,
+  isHit: boolean,
   outputField: OutputTokensField | undefined,
   hasMedia: boolean,
-): ErrorRecord =>
-  rejection(
+): ErrorRecord => {
+  const cheaperCall = `, or ${outputField === undefined ? 'shorten the request' : `lower ${outputField}`}${hasMedia ? `, or ${FEWER_MEDIA}` : ''}`;
+  return rejection(
     'insufficient_quota',
-    `The call may cost up to ${decimalOf(hold)} and the balance is ${decimalOf(balance)}. Top up the account, or ${outputField === undefined ? 'shorten the request' : `lower ${outputField}`}${hasMedia ? `, or ${FEWER_MEDIA}` : ''}.`,
+    `The call may cost up to ${decimalOf(hold)} and the balance is ${decimalOf(balance)}. Top up the account${isHit ? '' : cheaperCall}.`,
   );
+};
 
 /**
  * As `callTooCostly`, for a large body that has not come whole: for `beyondBalance` of admit.ts. `hold` is

@@ -311,6 +311,22 @@ void t.test('who lacks money is told to lower the output only if that helps', (t
   t.end();
 });
 
+void t.test('who lacks the price of a cached response is told to top up alone', (t) => {
+  const house = openHouse({ credit: '0.000001' });
+  const models = CATALOG.models.map((model) => ({
+    ...model,
+    price: { ...model.price, cachedResponsePicoUnits: picoUnitsOf('0.01')! },
+  }));
+  const catalog = { ...CATALOG, models };
+  const listener = { ...house.listener, catalog, access: new ModelAccess(catalog) };
+  const context = knownCaller(house);
+  context.hit = {} as NonNullable<CallContext['hit']>;
+  const rejection = admit(context, chatCall({ max_tokens: 100 }), listener);
+  t.match(rejection, { code: 'insufficient_quota' });
+  t.match(rejection?.message, /cost up to 0\.01 and .* Top up the account\.$/);
+  t.end();
+});
+
 void t.test('a plan bounds what a call may ask for, and what one gets that asks for nothing', (t) => {
   const cases: readonly [fields: object, refused: string | undefined, held: number, sent: object][] = [
     [{ max_tokens: 50 }, undefined, 50, { max_tokens: 50 }],

@@ -98,6 +98,7 @@ void t.test('a call that never fits is told the bound, and what would fit', (t) 
       'The call may use up to 150 tokens and the group research allows 100 tokens per day: it can never be admitted. Set max_tokens to at most 40.',
   });
   t.match(neverFits(beyond, 'chat', 'max_tokens', 0).message, /admitted\. Shorten the messages\.$/);
+  t.match(neverFits(beyond, 'chat', undefined, 40).message, /admitted\.$/, 'a hit');
   t.match(neverFits(beyond, 'rerank', 'max_tokens', 0).message, /admitted\. Shorten the documents\.$/);
   const money = { ...beyond, quota: 'spend_per_day', limit: UNIT, need: 2n * UNIT } as const;
   t.match(
