@@ -4,41 +4,45 @@
  *
  * Must hold:
  * - Batches go on in the order in which they came, each once.
- * - One request for ids runs at a time, and its reply has each account that was asked for, else all batches
- *   wait until `releaseAll`.
+ * - One request for ids runs at a time. An account that its reply lacks has no id: it is not asked for again
+ *   at once, or a reply that always lacks it would make requests without end.
  * - SPANS_IN_FLIGHT_MAX (export-budget.ts) bounds the waiting spans: `ready` gives them back to the budget.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { AccountIndex } from '../core/units.js';
+import { SPANS_IN_FLIGHT_MAX } from './export-budget.js';
 import { SPAN_OF_CALL, type SpanRecord } from './span-record.js';
 
-/** How many ids are cached. The cache is emptied before it would have more. */
-const IDS_MAX = 100_000;
+/**
+ * How many ids are cached: some 100,000, and more than the accounts of all waiting batches, or one batch
+ * might never have all its ids. The cache is emptied before it would have more.
+ */
+const IDS_MAX = 6 * SPANS_IN_FLIGHT_MAX;
+
+/** Takes a batch. `idOf` is for this call alone, because the cache is emptied from time to time. */
+type Ready = (
+  records: readonly SpanRecord[],
+  /** Returns undefined if the id could not be read, or did not come before `releaseAll` gave up. */
+  idOf: (account: AccountIndex) => string | undefined,
+) => void;
 
 export class AccountIds {
   readonly #ask: (accounts: readonly AccountIndex[]) => void;
-  readonly #ready: (records: readonly SpanRecord[]) => void;
+  readonly #ready: Ready;
   /** By account. Null if the main thread could not read the id when it was asked. */
   readonly #ids = new Map<AccountIndex, string | null>();
-  /** Whether `ask` was called and its reply has not come. One request for ids runs at a time. */
-  #isAsking = false;
+  readonly #idOf = (account: AccountIndex): string | undefined => this.#ids.get(account) ?? undefined;
+  /** The accounts that `ask` got; undefined while no reply is awaited. */
+  #asked: ReadonlySet<AccountIndex> | undefined;
   /** Batches in the order of arrival. SPANS_IN_FLIGHT_MAX bounds their spans. */
   readonly #waiting: (readonly SpanRecord[])[] = [];
   /** Resolves the promise that `releaseAll` waits for. */
   #onNoneWaiting: () => void = () => undefined;
 
   /** `ask` requests ids from the main thread; the reply goes to `onIds`. `ready` gets batches in order. */
-  constructor(
-    ask: (accounts: readonly AccountIndex[]) => void,
-    ready: (records: readonly SpanRecord[]) => void,
-  ) {
+  constructor(ask: (accounts: readonly AccountIndex[]) => void, ready: Ready) {
     this.#ask = ask;
     this.#ready = ready;
-  }
-
-  /** Returns undefined if the id could not be read, or did not come before `releaseAll` gave up. */
-  idOf(account: AccountIndex): string | undefined {
-    return this.#ids.get(account) ?? undefined;
   }
 
   /** Adds a batch, which goes to `ready` at once if its ids are known and no batch waits before it. */
@@ -47,11 +51,13 @@ export class AccountIds {
     this.#release();
   }
 
-  /** To be called with the reply to `ask`. An account whose id could not be read has null. */
+  /** To be called with the reply to `ask`. An account whose id could not be read has null, or is left out. */
   onIds(ids: readonly (readonly [AccountIndex, string | null])[]): void {
-    if (this.#ids.size + ids.length > IDS_MAX) this.#ids.clear();
-    for (const [account, id] of ids) this.#ids.set(account, id);
-    this.#isAsking = false;
+    const asked = this.#asked ?? new Set<AccountIndex>();
+    if (this.#ids.size + asked.size > IDS_MAX) this.#ids.clear();
+    for (const account of asked) this.#ids.set(account, null);
+    for (const [account, id] of ids) if (asked.has(account)) this.#ids.set(account, id);
+    this.#asked = undefined;
     this.#release();
   }
 
@@ -68,7 +74,7 @@ export class AccountIds {
     const empty = new Promise<void>((resolve) => (this.#onNoneWaiting = resolve));
     this.#release();
     await Promise.race([empty, delay(timeoutMs)]);
-    for (const records of this.#waiting.splice(0)) this.#ready(records);
+    for (const records of this.#waiting.splice(0)) this.#ready(records, this.#idOf);
   }
 
   /**
@@ -79,11 +85,12 @@ export class AccountIds {
     while (this.#waiting.length > 0) {
       const unknown = this.#unknownOf(this.#waiting[0]!);
       if (unknown.size > 0) {
-        if (!this.#isAsking) this.#ask([...unknown]);
-        this.#isAsking = true;
+        if (this.#asked !== undefined) return;
+        this.#asked = unknown;
+        this.#ask([...unknown]);
         return;
       }
-      this.#ready(this.#waiting.shift()!);
+      this.#ready(this.#waiting.shift()!, this.#idOf);
     }
     this.#onNoneWaiting();
   }

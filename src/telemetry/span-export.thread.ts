@@ -21,7 +21,6 @@ import {
 } from '@opentelemetry/resources';
 import { SystemClock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
-import type { AccountIndex } from '../core/units.js';
 import { AccountIds } from './account-ids.js';
 import { LogSwitch } from './log-switch.js';
 import { openLog } from './log.js';
@@ -58,16 +57,16 @@ new ThreadHealth(metrics, stripe);
 /** The sources: the open ports of listeners and workers. A port closes when its thread has ended. */
 const sources = new Set<MessagePort>();
 
-const accountIds: AccountIds = new AccountIds(
+const accountIds = new AccountIds(
   (accounts) => main.postMessage({ kind: 'accounts', accounts } satisfies FromSpanExport),
-  (records) => {
+  (records, idOf) => {
     // Given back only after the wait for ids, so that waiting spans count as in flight and are bounded.
     spanBudget?.giveBack(records.length);
     const environment = {
       resource,
       scope,
       offsetMs: clock.wallMs() - clock.monotonicMs(),
-      accountIdOf: (account: AccountIndex) => accountIds.idOf(account),
+      accountIdOf: idOf,
     };
     for (const record of records) spanExport?.offer(otelSpanOf(record, environment));
   },
