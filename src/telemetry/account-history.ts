@@ -8,8 +8,9 @@
  * sums of an account are lower bounds: where the account is not among the 50, its calls are missing.
  *
  * Must hold: each process's report of a span is added once (`isNew` of history.ts decides which spans are
- * taken), and a span is complete only after all processes have had time to report it. Members keep their
- * names: spans are on disk, and versions of processes may differ.
+ * taken), and a span is complete only after all processes have had time to report it. Members of AccountStats
+ * keep their names, and a new one is in `noStats` and `addStats`: spans are on disk, and versions of
+ * processes may differ. A member that a report lacks counts as 0, or the sum would be NaN from then on.
  */
 import {
   HISTORY_PERIOD_SECONDS,
@@ -167,7 +168,8 @@ class AccountRing extends SpanRing<AccountSpan> {
 /** Returns the ACCOUNTS_OF_SPAN_MAX busiest accounts of all `reports`, the busiest first. */
 function sumOf(reports: readonly StatsById[]): StatsById {
   const sums = new Map<string, AccountStats>();
-  for (const report of reports) for (const [id, stats] of Object.entries(report)) addStats(sums, id, stats);
+  for (const report of reports)
+    for (const [id, stats] of Object.entries(report)) addStats(sums, id, { ...noStats(), ...stats });
   return Object.fromEntries(busiestOf(sums));
 }
 
@@ -184,5 +186,9 @@ export function accountSeries(
   spans: readonly AccountSpan[],
   id: string,
 ): { readonly start: number; readonly stats: Readonly<AccountStats> }[] {
-  return spans.map(({ start, accounts }) => ({ start, stats: accounts[id] ?? noStats() }));
+  // Own members alone, because an object has a `constructor` too.
+  return spans.map(({ start, accounts }) => ({
+    start,
+    stats: Object.hasOwn(accounts, id) ? accounts[id]! : noStats(),
+  }));
 }

@@ -190,3 +190,25 @@ void t.test('spans of rings that only another version has are left out, and cost
   t.same(history.add([], START + 60), [{ ring: '1h', span }]);
   t.end();
 });
+
+void t.test('a count that the report of another version lacks is 0', (t) => {
+  const history = new AccountHistory();
+  const older = { calls: 2, prompt: 20, completion: 4, costPicoUnits: 10 };
+  const span = (accounts: object) => [
+    { ring: '5m' as const, span: { start: START, accounts: accounts as AccountSpan['accounts'] } },
+  ];
+  const reports = [
+    { source: 'older', spans: span({ acct_1: older }) },
+    { source: 'newer', spans: span({ acct_1: { ...figures(3), unknown: 7 } }) },
+  ];
+  const [complete] = history.add(reports, START + 6);
+  t.same(complete?.span.accounts, { acct_1: { ...figures(5), cached: 3 } });
+  t.end();
+});
+
+void t.test('no account has the name of a member that every object has', (t) => {
+  const spans: AccountSpan[] = [{ start: START, accounts: { acct_1: figures(1) } }];
+  for (const id of ['constructor', '__proto__', 'toString', ''])
+    t.same(accountSeries(spans, id), [{ start: START, stats: figures(0) }], id);
+  t.end();
+});
