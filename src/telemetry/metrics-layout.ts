@@ -28,7 +28,8 @@
  *
  * Must hold:
  * - No two counters share a word, whether in one block or in two. Each constant below is the first word after
- *   the words of the constant before.
+ *   the words of the constant before (the test goes through all exported constants of a block). A constant
+ *   with several words gets its number of words there.
  * - Only one thread writes a stripe, but for the exception above
  *   (test/unit/telemetry/counter-stripes.test.ts).
  * - The names in the lists below stay: they are labels of metrics and members of the admin interface
@@ -166,7 +167,10 @@ export const OTHER_MODEL = 1;
 const FIRST_MODEL = 2;
 const MODEL_SLOTS = FIRST_MODEL + CATALOG_ENTRIES_MAX;
 
-/** Words of a model's block. MODEL_OUTCOMES: chat calls by outcome, one word each, without broken calls. */
+/**
+ * Words of a model's block. MODEL_OUTCOMES: chat calls by outcome, one word each, without broken calls. It
+ * and MODEL_BROKEN stay first, in this order, as `firstWordOfDoor` promises.
+ */
 const MODEL_OUTCOMES = 0;
 /** Broken calls by outcome: their response had begun with 200 before they failed. */
 const MODEL_BROKEN = MODEL_OUTCOMES + OUTCOMES.length;

@@ -26,6 +26,8 @@ import {
   threadNames,
   firstWordOfUpstream,
 } from '#src/telemetry/metrics-layout.js';
+import * as layout from '#src/telemetry/metrics-layout.js';
+import { histogramWords } from '#src/telemetry/histogram.js';
 import { MetricsReader } from '#src/telemetry/metrics-reader.js';
 import { ListenerMetrics, UpstreamMetrics } from '#src/telemetry/metrics-writers.js';
 
@@ -51,6 +53,49 @@ function touched(stripes: readonly Float64Array[]): string[] {
 
 void t.test('stripes are whole cache lines', (t) => {
   for (const words of [LISTENER_STRIPE_WORDS, UPSTREAM_STRIPE_WORDS]) t.equal((words * 8) % LINE_BYTES, 0);
+  t.end();
+});
+
+/** How many words each exported constant of a block has, in the order of the block. All others have one. */
+const WORDS: Readonly<Record<string, number>> = {
+  ROUTES: OTHER_ROUTES.length * OUTCOMES.length,
+  REJECTIONS: REJECTION_REASONS.length,
+  OVERHEAD_WHOLE: histogramWords(layout.OVERHEAD_BOUNDS_MS),
+  OVERHEAD_STREAM: histogramWords(layout.OVERHEAD_BOUNDS_MS),
+  MODEL_INPUT: histogramWords(layout.TOKENS_BOUNDS),
+  MODEL_OUTPUT: histogramWords(layout.TOKENS_BOUNDS),
+  MODEL_DURATION: histogramWords(layout.DURATION_BOUNDS_MS),
+  MODEL_FIRST_TOKEN: histogramWords(layout.FIRST_TOKEN_BOUNDS_MS),
+  UPSTREAM_FAILURES: FAILURE_KINDS.length,
+  UPSTREAM_DISBELIEVED: DISBELIEF_REASONS.length,
+  UPSTREAM_CLIENTS_LEFT: ENDS_WITHOUT_CLIENT.length,
+};
+
+void t.test('the words of a block follow each other, without overlap and within the block', (t) => {
+  const blocks: [name: RegExp, firstWord: number, end: number][] = [
+    [/^(IN_FLIGHT|ROUTES|REJECTIONS|(CACHE|OVERHEAD)_(?!BOUNDS)\w+)$/, 0, layout.firstWordOfModel(NO_MODEL)],
+    // A block begins with the calls by outcome and the broken calls, which are found by `firstWordOfDoor`.
+    [
+      /^MODEL_/,
+      2 * OUTCOMES.length,
+      layout.firstWordOfModel(OTHER_MODEL) - layout.firstWordOfModel(NO_MODEL),
+    ],
+    [/^UPSTREAM_(?!SLOTS_MAX|STRIPE_WORDS)/, 0, firstWordOfUpstream(1)],
+    [/^THREAD_(?!STRIPE_WORDS)/, 0, layout.THREAD_STRIPE_WORDS],
+  ];
+  t.equal(layout.firstWordOfDoor(NO_MODEL, 0), layout.firstWordOfModel(NO_MODEL));
+  for (const [name, firstWord, end] of blocks) {
+    const constants = Object.entries(layout)
+      .filter((entry): entry is [string, number] => name.test(entry[0]) && typeof entry[1] === 'number')
+      .sort(([, first], [, second]) => first - second);
+    t.ok(constants.length >= 4, `${name}`);
+    let next = firstWord;
+    for (const [constant, word] of constants) {
+      t.equal(word, next, constant);
+      next = word + (WORDS[constant] ?? 1);
+    }
+    t.ok(next <= end, `${name} ends within its block`);
+  }
   t.end();
 });
 
