@@ -151,7 +151,7 @@ const CallsQuery = closedObject({
     '`newest` of a page or of the last look: gives the calls that were written since, oldest first',
   ),
 });
-type CallsQuery = Static<typeof CallsQuery>;
+export type CallsQuery = Static<typeof CallsQuery>;
 
 export const CALL_ROUTES = [
   defineRoute({

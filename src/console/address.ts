@@ -8,7 +8,28 @@
  * another (test/e2e/console-pages.test.ts).
  */
 import { useEffect, useState } from 'preact/hooks';
+import type { CallsQuery } from '../admin/call-routes.js';
 import { isPageKept } from './session.js';
+
+/**
+ * In the order of their links (main.tsx). The name of a page is in its address and its link, and names its
+ * icon. A new page needs an icon (controls.tsx) and an entry of `pages` in main.tsx: the compiler checks
+ * both.
+ */
+export const PAGES = [
+  'overview',
+  'accounts',
+  'groups',
+  'calls',
+  'usage',
+  'playground',
+  'upstreams',
+  'settings',
+  'changes',
+  'operators',
+] as const;
+
+export type PageName = (typeof PAGES)[number];
 
 /** The filters of a page, by name. An empty text filters nothing. */
 export type Filters = Readonly<Record<string, string>>;
@@ -42,17 +63,17 @@ function decode(text: string): string {
 }
 
 /** Empty filters are left out. */
-export function addressOf(page: string, item = '', filters: Filters = {}): string {
+export function addressOf(page: PageName, item = '', filters: Filters = {}): string {
   const query = new URLSearchParams(Object.entries(filters).filter(([, text]) => text !== '')).toString();
   return `#/${page}${item === '' ? '' : `/${encodeURIComponent(item)}`}${query === '' ? '' : `?${query}`}`;
 }
 
-export function openPage(page: string, item = ''): void {
+export function openPage(page: PageName, item = ''): void {
   location.hash = addressOf(page, item);
 }
 
 /** Puts filters into the address of a page, without a new entry in the browser's history. */
-export function putFilters(page: string, filters: Filters): void {
+export function putFilters(page: PageName, filters: Filters): void {
   location.replace(addressOf(page, '', filters));
 }
 
@@ -95,24 +116,27 @@ export function restoreAddress(): void {
 }
 
 /**
- * The filters of the page of calls are parameters of `GET /admin/v1/calls` (CallsQuery of
- * admin/call-routes.ts): accounts, groups (with those below) and keys by id or name; `status` such as `500`
- * or `5xx`; `failed` is `true` for calls with an error code; times in Unix seconds.
+ * The filters of the page of calls are the parameters of `GET /admin/v1/calls`, but for those that choose the
+ * part of the list: accounts, groups (with those below) and keys by id or name; `status` such as `500` or
+ * `5xx`; `failed` is `true` for calls with an error code; times in Unix seconds. A type, so that the compiler
+ * finds a parameter that is missing here.
  */
-export const CALL_FILTERS = [
-  'account',
-  'group',
-  'key',
-  'model',
-  'upstream',
-  'status',
-  'code',
-  'failed',
-  'from',
-  'to',
-] as const;
+const CALL_FILTER_NAMES: Readonly<Record<Exclude<keyof CallsQuery, 'limit' | 'cursor' | 'after'>, true>> = {
+  account: true,
+  group: true,
+  key: true,
+  model: true,
+  upstream: true,
+  status: true,
+  code: true,
+  failed: true,
+  from: true,
+  to: true,
+};
+export type CallFilter = keyof typeof CALL_FILTER_NAMES;
+export const CALL_FILTERS = Object.keys(CALL_FILTER_NAMES) as readonly CallFilter[];
 
-export type CallFilters = Partial<Readonly<Record<(typeof CALL_FILTERS)[number], string>>>;
+export type CallFilters = Partial<Readonly<Record<CallFilter, string>>>;
 
 export const callsAddress = (filters: CallFilters): string => addressOf('calls', '', { ...filters });
 

@@ -20,11 +20,11 @@ import { AccountsPage } from './accounts-page.js';
 import { textOf } from './api.js';
 import { useAction } from './api-hooks.js';
 import { checkSession, signOut, whenSignedOut, may, operatorNow } from './session.js';
-import { addressOf, restoreAddress, usePageAddress } from './address.js';
+import { addressOf, type PageName, PAGES, restoreAddress, usePageAddress } from './address.js';
 import { CallPage } from './call-page.js';
 import { CallsPage } from './calls-page.js';
 import { ChangesPage } from './changes-page.js';
-import { Badge, Button, ErrorText, Icon, type IconName, Logo, Name, type Tone } from './controls.js';
+import { Badge, Button, ErrorText, Icon, Logo, Name, type Tone } from './controls.js';
 import { duration } from './format.js';
 import { GroupsPage } from './groups-page.js';
 import { type Range, useLive } from './live.js';
@@ -36,25 +36,6 @@ import { SignIn } from './sign-in.js';
 import { UpstreamsPage } from './upstreams-page.js';
 import { UsagePage } from './usage-page.js';
 import { applyTheme, storedTheme, chooseTheme, themeOf, THEMES } from './theme.js';
-
-/**
- * In the order of their links. The name of a page is in its address and its link, and names its icon. A new
- * page needs an icon (controls.tsx) and an entry of `pages` below; both are checked by the compiler.
- */
-const PAGES = [
-  'overview',
-  'accounts',
-  'groups',
-  'calls',
-  'usage',
-  'playground',
-  'upstreams',
-  'settings',
-  'changes',
-  'operators',
-] as const satisfies readonly IconName[];
-
-type PageName = (typeof PAGES)[number];
 
 /** Whether a page has a link: whether the operator's role can use the page. */
 const isOffered = (name: PageName): boolean =>
