@@ -105,6 +105,7 @@ function requestOf(request: Members): MockRequest {
     promptTokens: Math.ceil(promptBytes / BYTES_PER_TOKEN),
     directives: directivesOf(prompt),
     toolNames: toolChoice?.type === 'tool' ? [toolChoice.name as string] : tools.map(({ name }) => name),
+    ...(toolChoice?.type === 'none' && { forbidsTools: true }),
     callsBefore,
     endsWithToolResult: blocksIn(messages.at(-1)!.content).some(({ type }) => type === 'tool_result'),
   };

@@ -86,8 +86,8 @@ function usageOf(options: MockOptions, request: MockRequest, output: string, thi
 
 /** Calls of the request's tools in turn. Each has one argument, `text`, whose JSON comes in two pieces. */
 function toolCallsOf({ toolCalls }: MockOptions, request: MockRequest): MockToolCall[] {
-  const { toolNames, endsWithToolResult, callsBefore = 0 } = request;
-  return Array.from({ length: endsWithToolResult ? 0 : toolCalls }, (_, index) => ({
+  const { toolNames, forbidsTools, endsWithToolResult, callsBefore = 0 } = request;
+  return Array.from({ length: endsWithToolResult || forbidsTools === true ? 0 : toolCalls }, (_, index) => ({
     id: `call_mock_${callsBefore + index}`,
     name: toolNames[index % toolNames.length] ?? 'mock_tool',
     pieces: cutInto(JSON.stringify({ text: `w${index} "é"` }), 2),

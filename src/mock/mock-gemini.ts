@@ -67,15 +67,18 @@ export function readGeminiBody(body: string, model: string, stream: boolean): Mo
     promptTokens: Math.ceil(bytes / BYTES_PER_TOKEN),
     directives: directivesOf(prompts.at(-1) ?? ''),
     toolNames: toolNamesOf(request),
+    ...(callingConfigOf(request).mode === 'NONE' && { forbidsTools: true }),
     endsWithToolResult: countWith(partsOf(contents.at(-1)), 'functionResponse') > 0,
   };
 }
 
-function toolNamesOf({ tools, toolConfig }: Members): string[] {
-  const callingConfig = membersOf(membersOf(toolConfig).functionCallingConfig);
-  const { mode, allowedFunctionNames: allowed } = callingConfig;
-  if (mode === 'NONE') return [];
-  const declared = recordsIn(tools).flatMap((tool) => recordsIn(tool.functionDeclarations));
+function callingConfigOf({ toolConfig }: Members): Members {
+  return membersOf(membersOf(toolConfig).functionCallingConfig);
+}
+
+function toolNamesOf(request: Members): string[] {
+  const { allowedFunctionNames: allowed } = callingConfigOf(request);
+  const declared = recordsIn(request.tools).flatMap((tool) => recordsIn(tool.functionDeclarations));
   const names = declared.map(({ name }) => String(name));
   return Array.isArray(allowed) ? names.filter((name) => allowed.includes(name)) : names;
 }

@@ -50,6 +50,7 @@ export function readMockRequest(body: string): MockRequest | undefined {
     promptTokens: Math.ceil(promptBytes / BYTES_PER_TOKEN),
     directives: directivesOf(prompt),
     toolNames: toolNamesOf(parsed.tools),
+    ...(parsed.tool_choice === 'none' && { forbidsTools: true }),
     endsWithToolResult: isRecord(lastMessage) && lastMessage.role === 'tool',
   };
 }

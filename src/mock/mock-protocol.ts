@@ -31,6 +31,8 @@ export interface MockRequest {
   readonly directives: string | undefined;
   /** Names of the tools that may be called. */
   readonly toolNames: readonly string[];
+  /** Whether the request has tools and forbids to call them. Then the response calls none. */
+  readonly forbidsTools?: true;
   /** Whether the last message is a tool's result. Then the response calls no tool. */
   readonly endsWithToolResult: boolean;
   /**

@@ -57,6 +57,7 @@ function read({ body }: MockCall): MockRequest | MockError {
     includeUsage: true,
     promptTokens: Math.ceil(promptBytes / BYTES_PER_TOKEN),
     directives: directivesOf(prompt),
+    ...(request.tool_choice === 'none' && { forbidsTools: true }),
     toolNames: (Array.isArray(tools) ? (tools as unknown[]) : []).flatMap((tool) =>
       isRecord(tool) && typeof tool.name === 'string' ? [tool.name] : [],
     ),

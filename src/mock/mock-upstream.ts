@@ -79,7 +79,7 @@ function headersOf(request: HttpRequest): Record<string, string> {
 }
 
 /** Members of a request that decide on no kept response: those of tools, and directives. */
-type MemberWithoutEffect = 'toolNames' | 'endsWithToolResult' | 'callsBefore' | 'directives';
+type MemberWithoutEffect = 'toolNames' | 'forbidsTools' | 'endsWithToolResult' | 'callsBefore' | 'directives';
 /** What decides on a kept response. A new member of MockRequest does not compile until it is in this key. */
 type ResponseKey = Readonly<Record<keyof Omit<MockRequest, MemberWithoutEffect>, unknown>>;
 

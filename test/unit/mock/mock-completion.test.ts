@@ -2,6 +2,7 @@
 import t from 'tap';
 import { contentPieces, responseTo, wordNumbers, type MockResponse } from '#src/mock/mock-completion.js';
 import { readMockRequest } from '#src/mock/mock-openai.js';
+import type { MockProtocol } from '#src/mock/mock-protocol.js';
 import { MOCK_PROTOCOLS } from '#src/mock/mock-upstream.js';
 import { RESPONSES_MOCK } from '#src/mock/mock-responses.js';
 import { MOCK_DEFAULTS, optionsWithQuery } from '#src/mock/mock-options.js';
@@ -168,5 +169,59 @@ void t.test('tools, thinking and cache writes, in whole and streamed', (t) => {
   const second = responseTo(options, { ...request, endsWithToolResult: true }, undefined);
   t.notMatch(bytesOf(second), /tool_calls/, 'a turn that brings results ends');
   t.equal(eventData(streamed('fault=error-first')).length, 1);
+  t.end();
+});
+
+void t.test('a request that forbids tools gets no call of one', (t) => {
+  const messages = [{ role: 'user', content: 'hi' }];
+  const tool = { name: 'f', parameters: { type: 'object' } };
+  const requests: [protocol: MockProtocol, path: string, auto: object, none: object][] = [
+    [
+      MOCK_PROTOCOLS.openai,
+      '/v1/chat/completions',
+      { model: 'm', messages, tools: [{ type: 'function', function: tool }] },
+      { tool_choice: 'none' },
+    ],
+    [
+      RESPONSES_MOCK,
+      '/v1/responses',
+      { model: 'm', input: 'hi', tools: [{ type: 'function', ...tool }] },
+      { tool_choice: 'none' },
+    ],
+    [
+      MOCK_PROTOCOLS.anthropic,
+      '/v1/messages',
+      { model: 'm', messages, max_tokens: 9, tools: [{ name: 'f', input_schema: { type: 'object' } }] },
+      { tool_choice: { type: 'none' } },
+    ],
+    [
+      MOCK_PROTOCOLS.gemini,
+      '/v1beta/models/m:generateContent',
+      {
+        contents: [{ role: 'user', parts: [{ text: 'hi' }] }],
+        tools: [{ functionDeclarations: [{ name: 'f' }] }],
+      },
+      { toolConfig: { functionCallingConfig: { mode: 'NONE' } } },
+    ],
+  ];
+  const headers = {
+    'anthropic-version': '2023-06-01',
+    'content-type': 'application/json',
+    'x-api-key': 'k',
+    'x-goog-api-key': 'k',
+  };
+  for (const [protocol, path, auto, none] of requests)
+    for (const [members, calls] of [
+      [auto, true],
+      [{ ...auto, ...none }, false],
+    ] as const) {
+      const request = protocol.read({ path, query: '', headers, body: JSON.stringify(members) });
+      if ('error' in request) {
+        t.fail(`${path}: ${request.error}`);
+        continue;
+      }
+      const options = optionsWithQuery(MOCK_DEFAULTS, 'tool_calls=1');
+      t.equal(bytesOf(responseTo(options, request, undefined, protocol)).includes('"name":"f"'), calls, path);
+    }
   t.end();
 });
