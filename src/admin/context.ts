@@ -4,7 +4,9 @@
  * Types alone, of the main thread.
  *
  * Must hold: a route has no other way to the registry than these types, so it reads no statement that lacks
- * what other processes have used, and makes no change that is not recorded.
+ * what other processes have used, and makes no change of the registry that is not recorded. What changes
+ * something else (`reload`, `changeLog`, `resetUpstreams`, `clearCache`, `hosts.forget`) has no such tie: its
+ * route calls `service.record` (test/e2e/changes.test.ts).
  */
 import type { CallReader } from '../call-log/call-reader.js';
 import type { ContentsReader } from '../call-log/contents-writer.js';
@@ -32,7 +34,7 @@ export interface Requester {
 
 /**
  * What is read without `service`: the registry without statements of accounts, groups and keys, and without
- * changes. A statement that is read elsewhere than in `service.read` lacks what other processes have used.
+ * what writes to it (`changes` reads the rows of who changed what). A statement that is read elsewhere than in `service.read` lacks what other processes have used.
  */
 export interface RecordReader extends Readonly<Pick<Registry, 'catalog' | 'changes' | 'usage'>> {
   readonly accounts: Pick<Accounts, 'recordOf'>;
