@@ -110,9 +110,10 @@ function healthOf({
   status,
   isConnected,
 }: Pick<ShellProps, 'status' | 'isConnected'>): readonly [Tone, string] {
-  if (!isConnected) return ['warn', 'Connecting…'];
-  if (status !== undefined && !status.store.ok) return ['bad', 'Books not written'];
-  return status?.ready === false ? ['warn', 'Draining'] : ['good', 'Serving'];
+  // The stream brings the first status up to two seconds after it has opened.
+  if (!isConnected || status === undefined) return ['warn', 'Connecting…'];
+  if (!status.store.ok) return ['bad', 'Books not written'];
+  return status.ready ? ['good', 'Serving'] : ['warn', 'Draining'];
 }
 
 function Health(props: Pick<ShellProps, 'status' | 'isConnected'>) {

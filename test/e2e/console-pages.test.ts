@@ -135,6 +135,25 @@ void t.test(
   },
 );
 
+void t.test('the gateway is not said to serve before its status has come', SKIP, async (t) => {
+  const { page } = await startConsole(t);
+  await page.addInitScript(`window.EventSource = class extends EventTarget {
+    constructor() {
+      super();
+      const data = '{"seconds":2,"spans":[]}';
+      setTimeout(() => {
+        this.dispatchEvent(new MessageEvent('history', { data }));
+        window.hasHistory = true;
+      });
+    }
+    close() {}
+  }`);
+  await page.reload();
+  await page.waitForFunction('window.hasHistory');
+  await sleep(200);
+  t.equal(await page.locator('.health').textContent(), 'Connecting…');
+});
+
 void t.test('a question stays until its action has ended', SKIP, async (t) => {
   const { page, gateway } = await startConsole(t);
   const { accountId } = await gateway.admin.customer();
