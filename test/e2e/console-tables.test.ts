@@ -17,6 +17,9 @@ const CREDITS = ['3.5', '0.123456789012', '1200', '20'] as const;
 /** With twelve decimals and a whole part that leaves them no room. */
 const LONG_CREDIT = '654321.123456789012';
 
+/** Of a long name without a space. */
+const NAME_LENGTH = 60;
+
 /** Whether a click in the middle of what `selector` finds would reach it, after it was scrolled to. */
 const reaches = (page: Page, selector: string): Promise<boolean> =>
   page.evaluate(`(() => {
@@ -32,6 +35,13 @@ const brokenTiles = (page: Page): Promise<string[]> =>
   page.evaluate(`[...document.querySelectorAll('.tiles.small .tile b')].flatMap((value) => {
     const { height } = value.getBoundingClientRect();
     return height > 2 * parseFloat(getComputedStyle(value).fontSize) ? [value.textContent] : [];
+  })`);
+
+/** Names that are wider than their cell, or than the panel. */
+const tooWide = (page: Page): Promise<string[]> =>
+  page.evaluate(`[...document.querySelectorAll('.panel .name')].flatMap((name) => {
+    const place = name.closest('th, td, .panel-head');
+    return name.getBoundingClientRect().right > place.getBoundingClientRect().right ? [name.textContent] : [];
   })`);
 
 const namesOf = (page: Page): Promise<string[]> => page.locator('.rows .row-name .name').allTextContents();
@@ -77,6 +87,10 @@ void t.test('sorted, in full, within reach', SKIP, async (t) => {
   t.match(await balance.getAttribute('title'), /^0\.123\d{9}$/, 'money in full under the pointer');
 
   const { accountId: longId } = await admin.customer({ credit: LONG_CREDIT });
+  const { body } = await admin.send('POST', '/admin/v1/groups', { name: 'g'.repeat(NAME_LENGTH) });
+  const { id: group } = JSON.parse(body) as { id: string };
+  await admin.send('POST', `/admin/v1/accounts/${longId}/set-group`, { group });
+  await admin.send('POST', '/admin/v1/keys', { account: longId, name: 'k'.repeat(NAME_LENGTH) });
   for (const width of WIDTHS) {
     await page.setViewportSize({ width, height: 900 });
     await open(`accounts/${ids[1]!}`);
@@ -93,6 +107,9 @@ void t.test('sorted, in full, within reach', SKIP, async (t) => {
       .getByText('654,321', { exact: true })
       .waitFor();
     t.same(await brokenTiles(page), [], `no counter takes two lines at ${width} px`);
+    await page.locator('.marks a .name').waitFor();
+    await page.locator('.keys .name', { hasText: 'kkk' }).waitFor();
+    t.same(await tooWide(page), [], `no name leaves its place at ${width} px`);
     await shoot(page, `counters-${width}`);
     for (const place of ['usage', 'upstreams']) {
       await open(place);
