@@ -4,7 +4,6 @@
  */
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { CallReader } from '#src/call-log/call-reader.js';
 import { decimalOf, picoUnitsOf } from '#src/core/money.js';
@@ -21,8 +20,6 @@ import { empty, fill, mountDisk, reasonToSkip } from '../support/small-disk.js';
 
 const PROMPT = steered('prompt_tokens=10&cached_tokens=0&completion_tokens=10');
 const COST = (10n * (picoUnitsOf(TEST_PRICE.input)! + picoUnitsOf(TEST_PRICE.output)!)) / 1_000_000n;
-/** The drain of the rings, then the writer's second; several times over, for a machine that is busy. */
-const FLUSHED_MS = 5_000;
 const LONG_PROMPT_BYTES = 60_000;
 /** Their contents are 12 MB. */
 const LONG_CALLS = 200;
@@ -55,7 +52,9 @@ void t.test('kill -9: the calls of the last moments are lost, and nothing of the
   let gateway = await startGateway(t, { folder, config });
   const { key, accountId } = await gateway.admin.customer();
   const early = await callFor(gateway, key, 500);
-  await sleep(FLUSHED_MS);
+  await eventually('the first calls are on disk', async () =>
+    (await kept(gateway, early.keys())).size === early.size ? true : undefined,
+  );
   const late = await callFor(gateway, key, 1_500);
   const pid = gateway.pid();
   gateway.child.signal('SIGKILL');

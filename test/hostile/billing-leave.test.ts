@@ -18,8 +18,8 @@ const QUICK = 1e9;
 /** In pico-units, at the prices of testSettings: a whole call. */
 const WHOLE = PROMPT * 1_500_000 + (THOUGHTS + VISIBLE) * 2_250_000;
 const LEAVERS = 2 * LEFT_CALLS_OF_ACCOUNT_MAX;
-/** Far below the bounds of a call's time, which are minutes. */
-const SOON_MS = 5_000;
+/** Below the bounds of a call's time, which are minutes. A busy machine needs seconds for a stop. */
+const SOON_MS = 40_000;
 
 const eventOf = (members: object): string =>
   `data: ${JSON.stringify({ object: 'chat.completion.chunk', choices: [], ...members })}\n\n`;

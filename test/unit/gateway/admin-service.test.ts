@@ -4,6 +4,7 @@ import { type AddressInfo, connect, createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { AdminService, type AdminServiceOptions } from '#src/gateway/admin-service.js';
+import { eventually } from '../../support/gateway.js';
 import { ListLog, openHouse } from '../store/support.js';
 
 const HOST = '127.0.0.1';
@@ -47,10 +48,7 @@ function openService(
   return { service, log, reads, written };
 }
 
-async function until(isTrue: () => boolean): Promise<boolean> {
-  for (let tries = 0; tries < 500 && !isTrue(); tries++) await sleep(10);
-  return isTrue();
-}
+const until = (isTrue: () => boolean): Promise<true> => eventually('it', () => isTrue() || undefined);
 
 void t.test('a gateway that has the interface again records the history again', async (t) => {
   const { service, reads } = openService(t, 0);

@@ -5,6 +5,7 @@ import { startTraces } from '#src/gateway/traces.js';
 import { ExportBudget, SPANS_IN_FLIGHT_MAX } from '#src/telemetry/export-budget.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
 import type { SpanBatch } from '#src/telemetry/span-record.js';
+import { eventually } from '../../support/gateway.js';
 import { ListLog } from '../store/support.js';
 
 const ENDPOINT = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:4318' };
@@ -58,10 +59,10 @@ void t.test('spans that cannot be unpacked are counted, and the thread goes on',
   const { port } = traces.newOutlet()!;
   for (const failed of [3, 6]) {
     port.postMessage({ count: 3, bytes: Uint8Array.of(0xc1) } satisfies SpanBatch);
-    for (let tries = 0; tries < 1_000 && traces.spanCounts?.failed !== failed; tries++) {
-      if (log.lines.length > 0) break;
-      await sleep(10);
-    }
+    await eventually(
+      'the count',
+      () => traces.spanCounts?.failed === failed || log.lines.length > 0 || undefined,
+    );
     t.match(traces.spanCounts, { exported: 0, failed, dropped: 0 });
   }
   await traces.close();
@@ -76,7 +77,7 @@ void t.test('the end does not wait for a thread that has failed', async (t) => {
   new ExportBudget(spans.budget).take(5);
   // Stands for a fault of the thread itself: not even a batch that cannot be unpacked.
   spans.port.postMessage(null);
-  for (let tries = 0; tries < 1_000 && log.lines.length === 0; tries++) await sleep(10);
+  await eventually('the failure', () => log.lines.length > 0 || undefined);
   t.match(log.lines[0], /^error the thread that exports to OpenTelemetry failed/);
   const budget = new ExportBudget(spans.budget);
   t.same(traces.spanCounts, { exported: 0, failed: 5, dropped: 0 }, 'what was on its way');
