@@ -133,23 +133,25 @@ void t.test('limits over two processes', async (t) => {
       const sum = picoUnitsOf(balance)! + picoUnitsOf(held)! + picoUnitsOf(spent)!;
       t.equal(sum, picoUnitsOf(credit), `${name}: credited = balance + held + spent`);
     };
-    // Idle leases are given back after some seconds: the account is to be seen at rest before that.
-    const atRest = await eventually(
-      'the calls have ended',
-      async () => {
-        const view = await gateway.admin.account(accountId);
-        return view.held === '0.00' ? view : undefined;
-      },
-      1_500,
-    );
-    t.match(atRest, { calls_in_flight: 0, calls_today: 40, requests_this_minute: 40 });
+    // Idle leases are given back after some seconds: the account is to be seen at rest before that. A busy
+    // machine looks too late, and calls again.
+    const LEASED = ['balance', 'calls_in_flight', 'calls_today', 'requests_this_minute'] as const;
+    let called = 40;
+    const atRest = await eventually('the calls have ended, and leases remain', async () => {
+      const view = await gateway.admin.account(accountId);
+      if (view.held !== '0.00') return undefined;
+      const { leased } = view;
+      if (leased !== undefined && LEASED.every((name) => Number(leased[name]) > 0)) return view;
+      called += 10;
+      t.equal(count(await calls(key, 10), 200), 10);
+      return undefined;
+    });
+    t.match(atRest, { calls_in_flight: 0, calls_today: called, requests_this_minute: called });
     t.ok(picoUnitsOf(atRest.spent)! > 0n);
     checkLaw(atRest, 'at rest');
     const { leased } = atRest;
-    for (const resource of ['calls_in_flight', 'calls_today', 'requests_this_minute'] as const)
-      t.ok(leased![resource] > 0, `${resource}: ${leased![resource]}`);
     const leasedMoney = picoUnitsOf(leased!.balance)!;
-    t.ok(leasedMoney > 0n && leasedMoney <= picoUnitsOf(atRest.balance)!, `${leased!.balance} leased`);
+    t.ok(leasedMoney <= picoUnitsOf(atRest.balance)!, `${leased!.balance} leased`);
 
     const body = {
       model: 'mock-model',
@@ -168,7 +170,7 @@ void t.test('limits over two processes', async (t) => {
       ...(await Promise.all(Array.from({ length: 19 }, () => openStream(gateway.port, key, body)))),
     );
     const twenty = await gateway.admin.account(accountId);
-    t.match(twenty, { calls_in_flight: 20, calls_today: 60 });
+    t.match(twenty, { calls_in_flight: 20, calls_today: called + 20 });
     t.equal(picoUnitsOf(twenty.held), 20n * hold);
     t.equal(twenty.spent, atRest.spent);
     checkLaw(twenty, 'twenty calls');
