@@ -34,7 +34,8 @@ export interface Requester {
 
 /**
  * What is read without `service`: the registry without statements of accounts, groups and keys, and without
- * what writes to it (`changes` reads the rows of who changed what). A statement that is read elsewhere than in `service.read` lacks what other processes have used.
+ * what writes to it (`changes` reads the rows of who changed what). A statement that is read elsewhere than
+ * in `service.read` lacks what other processes have used.
  */
 export interface RecordReader extends Readonly<Pick<Registry, 'catalog' | 'changes' | 'usage'>> {
   readonly accounts: Pick<Accounts, 'recordOf'>;

@@ -132,8 +132,8 @@ const SWITCH_TEXTS = {
 } as const;
 
 /**
- * Disables an item that was active when the dialog opened, and enables any other item. So the dialog does what
- * its text says, even if a page gives it a newer item, which another operator has changed.
+ * Disables an item that was active when the dialog opened, and enables any other item. So the dialog does
+ * what its text says, even if a page gives it a newer item, which another operator has changed.
  */
 export function SwitchDialog<View extends Pick<AccountView, 'id' | 'name' | 'active'>>(
   props: SwitchProps<View>,

@@ -1,7 +1,7 @@
 /**
  * The calendar by which quotas of a day or a month are refilled: the days and months of a time zone, with
- * their numbers. ledger/, registry/, sharing/ and the console use it. Calls a day do not: ledger/day.ts counts
- * them by the day in UTC+8. Pure; any thread and the browser.
+ * their numbers. ledger/, registry/, sharing/ and the console use it. Calls a day do not: ledger/day.ts
+ * counts them by the day in UTC+8. Pure; any thread and the browser.
  *
  * Must hold: every moment is in one day and one month, and the numbers of days and months never go back.
  */

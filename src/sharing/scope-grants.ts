@@ -249,8 +249,9 @@ export class ScopeGrants {
   }
 
   /**
-   * Forgets all nodes but those for which `isAlive` returns true. Permits of a node whose asks have no `order`
-   * stay the node's: LeaseManager, the only one that asks for permits in a lease file, gives each ask one.
+   * Forgets all nodes but those for which `isAlive` returns true. Permits of a node whose asks have no
+   * `order` stay the node's: LeaseManager, the only one that asks for permits in a lease file, gives each ask
+   * one.
    */
   keepOnly(isAlive: (node: string) => boolean, nowMs: number): void {
     const nodes = new Set(Array.from(this.#stocks.values(), (stock) => [...stock.nodes]).flat());

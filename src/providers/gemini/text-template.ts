@@ -5,8 +5,8 @@
  * The form of events is that of https://ai.google.dev/api/generate-content (v1beta), read 2026-11.
  *
  * Must hold: an event that matches differs from the learned one in its text and its counts of tokens alone,
- * and what is returned is the inside of a JSON string (the test tries random edits of an event). The memory is
- * bounded by EVENT_CHARS_MAX.
+ * and what is returned is the inside of a JSON string (the test tries random edits of an event). The memory
+ * is bounded by EVENT_CHARS_MAX.
  */
 import { hasLiteral, jsonStringEnd } from '../../core/json.js';
 import type { EscapedText } from '../chat-writer.js';
