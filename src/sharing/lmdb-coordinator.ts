@@ -306,16 +306,21 @@ type UseStore = Pick<Store, 'findAccount' | 'findSpending' | 'keys' | 'groups' |
 /**
  * The use of a scope according to the store, for a scope of which nothing is granted yet: use by gateways
  * that shared nothing, or before the machine was started again. This use goes on to count when limits begin
- * to be shared. Throws StoreError if a row is damaged. Three reads at most, some microseconds.
+ * to be shared. Of a rotated key, its record has the minute that it inherited: a flush of a process that
+ * served no call of the new key, such as a list of models, writes a minute of 0 over that of the row. Throws
+ * StoreError if a row is damaged. Five reads at most, some microseconds.
  */
 function usedBefore(store: UseStore, scopeId: string, nowMs: WallMs): UsedBefore {
   const scope = scopeNamed(store, scopeId);
   if (scope === undefined) return { minuteUsed: 0, ageMs: 0, stocks: {} };
   const { counts, quotas } = flushedUseOf(store, scope);
   const { minuteUsed = 0, dayNumber = 0, dayCalls = 0 } = counts ?? {};
+  const flushed = { minuteUsed, takenMs: Math.max(counts?.takenMs ?? 0, quotas?.takenMs ?? 0) };
+  const inherited = scope.kind === 'key' ? store.keys.find(scopeId)?.inherited : undefined;
+  const minute = inherited !== undefined && inherited.minuteUsed > minuteUsed ? inherited : flushed;
   return {
-    minuteUsed,
-    ageMs: nowMs - Math.max(counts?.takenMs ?? 0, quotas?.takenMs ?? 0),
+    minuteUsed: minute.minuteUsed,
+    ageMs: nowMs - minute.takenMs,
     stocks: {
       ...periodUsesOf({ dayNumber, dayCalls }, quotas),
       ...(quotas && { tokens_per_minute: { period: 0, used: quotas.minuteTokens } }),

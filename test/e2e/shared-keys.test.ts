@@ -14,8 +14,6 @@ import { NO_REDIS } from '../support/redis-server.js';
 
 /** Costs as much as the mock reports: 2 and 5 tokens. */
 const BODY = { model: 'mock-model', messages: [{ role: 'user', content: 'Hello' }], max_tokens: 5 };
-/** The other process knows a key within 100 ms. */
-const KNOWN_MS = 100;
 /** More than the credit pays for. */
 const CLAMPED_CALLS_MAX = 200;
 /** What lies idle at another process is given back within 750 ms. */
@@ -44,7 +42,7 @@ void t.test('keys with limits of their own, and a balance that is low', async (t
     });
     t.equal(made.status, 200, made.body);
     const { id, key } = made.json() as { id: string; key: string };
-    await sleep(KNOWN_MS);
+    await knownEverywhere(gateway, key);
     return { key, keyId: id };
   };
   /** Each call has a connection of its own, so that both processes get some. */
@@ -72,8 +70,9 @@ void t.test('keys with limits of their own, and a balance that is low', async (t
   const rotated = async (keyId: string): Promise<string> => {
     const answer = await gateway.admin.send('POST', `/admin/v1/keys/${keyId}/rotate`, { grace: 0 });
     t.equal(answer.status, 200, answer.body);
-    await sleep(KNOWN_MS);
-    return (answer.json() as { key: string }).key;
+    const { key } = answer.json() as { key: string };
+    await knownEverywhere(gateway, key);
+    return key;
   };
 
   await t.test('the minute of a key', async (t) => {
@@ -101,7 +100,7 @@ void t.test('keys with limits of their own, and a balance that is low', async (t
   await t.test('a low balance lowers max_tokens, whichever process has the money', async (t) => {
     const credit = '0.01';
     const { accountId, key } = await gateway.admin.customer({ plan: 'wide', credit });
-    await sleep(KNOWN_MS);
+    await knownEverywhere(gateway, key);
     // Ten times what the account has; the mock answers with a hundred tokens all the same.
     const body = { ...BODY, max_tokens: 50_000 };
     const answers: Answer[] = [];

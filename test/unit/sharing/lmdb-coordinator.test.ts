@@ -9,7 +9,8 @@ import { asBinary } from 'lmdb';
 import t from 'tap';
 import { Calendar } from '#src/core/calendar.js';
 import type { Settings } from '#src/config/schema.js';
-import { asPicoUnits, asWallMs } from '#src/core/units.js';
+import { NO_QUOTAS } from '#src/core/quotas.js';
+import { asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { openStore } from '#src/gateway/accounting-base.js';
 import type { GroupPosition } from '#src/gateway/messages.js';
 import { dayNumberOf } from '#src/ledger/day.js';
@@ -139,6 +140,45 @@ void t.test('what was used before there were leases counts', async (t) => {
     'after a minute seven are free again; of the day four are not',
   );
   t.same(await lent(node, 'acct_before', 6), [0, 6]);
+  await close();
+});
+
+void t.test('the minute that a rotated key inherited counts, whatever flushes wrote since', async (t) => {
+  const { store, clock, join: joinWorld, close } = openWorld(t.testdir());
+  const { index: accountIndex } = accountOf(store, 'acct_a');
+  const index = asKeyIndex(0);
+  const id = 'key_rotated';
+  const takenMs = asWallMs(clock.wallMs() - 30_000);
+  const inherited = { minuteUsed: 7, dayNumber: dayNumberOf(clock.wallMs()), dayCalls: 4, takenMs };
+  // As a process writes it that has listed models for the key, and served no call.
+  const use = { ...inherited, lastUsedSeconds: 1, minuteUsed: 0, takenMs: asWallMs(clock.wallMs()) };
+  store.commit(() => {
+    store.keys.put({
+      ...{
+        index,
+        id,
+        accountIndex,
+        accountId: 'acct_a',
+        name: 'k',
+        digest: Buffer.alloc(32, 7),
+        prefix: 'sk-',
+      },
+      ...{
+        active: true,
+        createdMs: takenMs,
+        expiresSeconds: undefined,
+        limits: NO_QUOTAS,
+        replacedById: undefined,
+      },
+      inherited,
+    });
+    store.keys.putUse(index, use);
+  });
+  const node = await joinWorld('a');
+  t.same(await lent(node, id, 7), [0, 0]);
+  t.same(await lent(node, id, 3), [3, 3]);
+  clock.advance(31_200);
+  t.same(await lent(node, id, 7), [7, 0], 'a minute after they were used, not after the flush');
   await close();
 });
 
