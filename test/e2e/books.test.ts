@@ -249,13 +249,15 @@ void t.test('durability commit: what a listener that fails still holds is charge
   );
   const customer = await gateway.admin.customer();
   t.equal((await gateway.chat(customer.key, prompt([10, 2, 5]))).status, 200);
-  const slow = steered('first_byte_ms=300&prompt_tokens=10&completion_tokens=5');
+  const slow = steered('first_byte_ms=2000&prompt_tokens=10&completion_tokens=5');
   const headers = { 'idempotency-key': 'the same' };
   const bodyOf = (stream: boolean) => ({
     model: TEST_MODEL,
     stream,
     messages: [{ role: 'user', content: slow }],
   });
+  // Opened before the calls: its lock is to be held before the first response.
+  const store = new Store(gateway.dataFolder);
   const ends = [
     gateway.request(customer.key, { body: bodyOf(false) }),
     gateway.request(customer.key, { body: bodyOf(true) }),
@@ -264,11 +266,10 @@ void t.test('durability commit: what a listener that fails still holds is charge
   await eventually('the calls reach the mock', async () =>
     (await mock.stats()).open === ends.length ? true : undefined,
   );
-  const store = new Store(gateway.dataFolder);
   const order = join(faults, 'listener-0.throw');
   // Meanwhile the gateway can write nothing. The responses come, and the listener fails while they wait.
   store.commit(() => {
-    blockFor(1_500);
+    blockFor(4_000);
     writeFileSync(order, '');
     for (let tries = 0; existsSync(order) && tries < 1_000; tries++) blockFor(20);
     blockFor(200);

@@ -324,7 +324,7 @@ void t.test('a listener that fails leaves its keys', async (t) => {
   );
   const { key, accountId } = await gateway.admin.customer();
   const kept = await keyed({ gateway }, key, 'kept', bodyOf('Hello'));
-  const body = bodyOf(steered('first_byte_ms=1000'));
+  const body = bodyOf(steered('first_byte_ms=4000'));
   const cut = keyed({ gateway }, key, 'cut', body).then(
     () => 'answered',
     () => 'cut',

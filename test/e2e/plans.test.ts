@@ -52,7 +52,9 @@ void t.test('what a plan allows', async (t) => {
   checkError(t, large, 'invalid_parameters', 'a large body that asks for more');
 
   const single = await admin.customer({ plan: 'single' });
-  const slow = gateway.chat(single.key, steered('first_byte_ms=1500'));
+  const slow = gateway.chat(single.key, steered('first_byte_ms=4000'));
+  // Before that another call could have the place, and this one would be refused.
+  await eventually('the call at its upstream', async () => (await mock.stats()).open === 1 || undefined);
   const second = await eventually('the account to be full', async () => {
     const answer = await gateway.chat(single.key, 'Hello');
     return answer.status === 200 ? undefined : answer;

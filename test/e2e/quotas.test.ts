@@ -183,7 +183,7 @@ void t.test('quotas', async (t) => {
   });
 
   await t.test('of five concurrent calls as many are admitted as fit', async (t) => {
-    const slow = steered(`prompt_tokens=1&completion_tokens=1&bytes=4&first_byte_ms=1500`, '');
+    const slow = steered(`prompt_tokens=1&completion_tokens=1&bytes=4&first_byte_ms=3000`, '');
     const short = bodyOf(slow, { max_tokens: 1 });
     const held = bytesOf(short) + 1;
     for (const [limit, fit] of [
@@ -322,7 +322,7 @@ void t.test('token_quota: settle admits while there is room; cached input may be
   const { admin } = gateway;
   const group = await admin.group({ tokens_per_day: 100 });
   const { key } = await admin.customer({ group });
-  const usage = 'prompt_tokens=60&cached_tokens=20&completion_tokens=10&bytes=40&first_byte_ms=1000';
+  const usage = 'prompt_tokens=60&cached_tokens=20&completion_tokens=10&bytes=40&first_byte_ms=3000';
   const body = bodyOf(steered(usage), { max_tokens: 900 });
   const answers = await Promise.all([1, 2, 3].map(() => gateway.request(key, { body })));
   t.same(

@@ -58,7 +58,8 @@ async function failListener(t: Test, { gateway, key, faults, mock }: FaultyBed):
   // Enough calls that some are on each listener: the kernel spreads connections over both.
   const CALLS = 24;
   const outcomes = Array.from({ length: CALLS }, () =>
-    gateway.chat(own, steered('first_byte_ms=3000')).then(
+    // A busy machine needs seconds until all wait at the mock and the listener has failed.
+    gateway.chat(own, steered('first_byte_ms=8000')).then(
       (answer) => answer.status,
       () => 'cut' as const,
     ),
@@ -148,7 +149,7 @@ void t.test('the log of a listener that fails is true of calls that were charged
 
 void t.test('a worker that fails takes no call of a gateway that has time', async (t) => {
   const { gateway, key, faults, mock } = await startFaultyBed(t, { workers: 1 });
-  const calls = [1, 2, 3].map(() => gateway.chat(key, steered('first_byte_ms=1500')));
+  const calls = [1, 2, 3].map(() => gateway.chat(key, steered('first_byte_ms=5000')));
   await eventually('the calls reach the mock', async () =>
     (await mock.stats()).open === calls.length ? true : undefined,
   );
