@@ -271,8 +271,7 @@ void t.test('limits and money by each door', { timeout: 180_000 }, async (t) => 
         continue;
       }
       const message = checkDoorError(t, way, answer, 'insufficient_quota', wayName(way));
-      const { bound } = DOOR_CASES[way.door];
-      t.match(message, bound ?? 'shorten', `${wayName(way)}: ${message}`);
+      t.match(message, 'shorten', `${wayName(way)}: ${message}`);
       t.match(await gateway.admin.account(accountId), { spent: '0.00', held: '0.00', calls_today: 0 });
     }
   });
@@ -297,7 +296,11 @@ void t.test('limits and money by each door', { timeout: 180_000 }, async (t) => 
     await Promise.all(WAYS.map((way, index) => checkMoney(t, gateway, way, seed + index, log)));
   });
 
-  for (const mock of mocks) t.equal((await mock.stats()).open, 0, 'no call is left at an upstream');
+  for (const mock of mocks)
+    await eventually(
+      'no call is left at an upstream',
+      async () => (await mock.stats()).open === 0 || undefined,
+    );
   t.equal(await gateway.stop(), 0);
   t.notMatch(gateway.log().join('\n'), /inside of the gateway|invariant/);
 });
