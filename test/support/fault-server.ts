@@ -3,7 +3,9 @@
  * socket once the request is whole and writes what it likes.
  */
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import { eventually } from './gateway.js';
 import type { Scope } from './mock.js';
 
 /**
@@ -109,14 +111,35 @@ export const LAST_CHUNK = '0\r\n\r\n';
 type End = 'close' | 'reset' | 'stall';
 
 /**
+ * Resolves when the other side, on this host, has read all that was written, or has left: a reset drops what
+ * it has not read, which on a busy machine is much.
+ */
+function allRead({ localPort, remotePort }: Socket): Promise<true> {
+  const portOf = (address: string | undefined): number => Number.parseInt(address?.split(':')[1] ?? '', 16);
+  return eventually('all is read', () => {
+    const lines = readFileSync('/proc/net/tcp', 'latin1').split('\n').slice(1);
+    const isUnread = lines.some((line) => {
+      const [, local, remote, , queues = ''] = line.trim().split(/\s+/);
+      const [sent, received] = queues.split(':').map((bytes) => Number.parseInt(bytes, 16));
+      const [from, to] = [portOf(local), portOf(remote)];
+      return (
+        (from === localPort && to === remotePort && sent! > 0) ||
+        (from === remotePort && to === localPort && received! > 0)
+      );
+    });
+    return isUnread ? undefined : true;
+  });
+}
+
+/**
  * Writes the parts with a short pause between them, then closes, resets, or waits for the other side to
- * leave.
+ * leave. A reset waits until the parts were read.
  */
 export function send(socket: Socket, parts: readonly (string | Uint8Array)[], end: End): void {
   const [part, ...rest] = parts;
   if (part === undefined) {
     if (end === 'close') socket.end();
-    else if (end === 'reset') socket.resetAndDestroy();
+    else if (end === 'reset') void allRead(socket).then(() => socket.resetAndDestroy());
     return;
   }
   socket.write(part);
