@@ -21,23 +21,17 @@ import type { AdminTransport, AdminResponse, MissingStore } from './store-client
 /** A route of the admin interface: `GET /accounts/{account}`. */
 export type RouteName = keyof RouteViews;
 
-/** What a request has besides its route. */
+/**
+ * What a request has besides its route. Members of `query` that are undefined are not sent. `id` takes the
+ * place of the route's variable segment: an id or a name, not encoded.
+ */
 export type RequestInput<Name extends RouteName> = {
-  /** Those that are undefined are not sent. */
   readonly query?: Readonly<Record<string, string | undefined>>;
   readonly body?: object;
-} & (Name extends `${string}{${string}`
-  ? {
-      /** Takes the place of the route's variable segment: an id or a name, not encoded. */
-      readonly id: string;
-    }
-  : { readonly id?: never });
+} & (Name extends `${string}{${string}` ? { readonly id: string } : { readonly id?: never });
 
 export interface AdminClient {
-  /**
-   * Sends a request and returns the view that comes back, which has the type that the route declares. Throws
-   * CommandError with the gateway's message.
-   */
+  /** Sends a request and returns the view of the route. Throws CommandError with the gateway's message. */
   call<Name extends RouteName>(route: Name, input: RequestInput<Name>): Promise<RouteViews[Name]>;
   /** As `call`, but returns the body as text: CSV. */
   text<Name extends RouteName>(route: Name, input: RequestInput<Name>): Promise<string>;

@@ -3,13 +3,13 @@
  * is given twice, in whatever case. doors/member-scan.ts and doors/known-values.ts use it; chat-scan.ts uses
  * ValueReader, which also reads the values that have rules. Any thread.
  *
- * Must hold: a body is rejected if some decoder takes two of its members for one
- * (test/unit/protocol/known-members.test.ts). A number that decoders read differently is rejected, though
- * its value is valid (test/unit/protocol/request-bytes.chat-request.test.ts). A pass over a body is
- * synchronous, because the stack of open objects is in arrays of the module: two interleaved passes would
- * mix their names (no test shows this). The names of a body, which no budget counts, stay there at most until
- * the next body (test/unit/protocol/known-members.test.ts). Each member of an object that `openLevel` has
- * entered is read by `readName`; a member read by `skipString` would not be checked.
+ * Must hold: a body is rejected if some decoder takes two of its members for one, and its names, which no
+ * budget counts, stay in memory at most until the next body (test/unit/protocol/known-members.test.ts). A
+ * number that decoders read differently is rejected, though its value is valid
+ * (request-bytes.chat-request.test.ts there). A pass over a body is synchronous, because the stack of open
+ * objects is in arrays of the module: two interleaved passes would mix their names (no test shows this). Each
+ * member of an object that `openLevel` has entered is read by `readName`; a member read by `skipString` would
+ * not be checked.
  */
 import { BODY_MEMBERS_MAX, BODY_NESTING_MAX, BODY_OTHER_NAMES_MAX } from '../core/limits.js';
 import { USUAL_SERVICE_TIERS, type RoutingMember } from '../core/routing-members.js';

@@ -330,13 +330,8 @@ function rejectionOf(
   if (quota === 'balance') {
     const balance = listener.ledger.balanceOf(account);
     const isLowerable = fittingOutput(true, balance, models, call) !== undefined;
-    return callTooCostly(
-      hold,
-      balance,
-      isHit,
-      isLowerable ? outputField : undefined,
-      holdsMedia(models, call),
-    );
+    const loweredField = isLowerable ? outputField : undefined;
+    return callTooCostly(hold, balance, isHit, loweredField, holdsMedia(models, call));
   }
   if (quota === 'scopes') return QUOTA_SCOPES_FULL;
   const { unit } = QUOTA_KINDS[quota];
@@ -351,11 +346,10 @@ function rejectionOf(
       fittingOutput(unit === 'money', limit, models, call),
       holdsMedia(models, call),
     );
-  if (quota === 'calls_in_flight') {
+  if (quota === 'calls_in_flight')
     return kind === 'account'
       ? ACCOUNT_CALLS_FULL
       : quotaUsedUp({ owner, quota, limit, need, left, retryAfterSeconds: 1 });
-  }
   const retryAfterSeconds = secondsUntil(resetsMs, listener);
   const rejection = quotaUsedUp({ owner, quota, limit, need, left, retryAfterSeconds });
   // The call asks for a lease, and may then be admitted, or rejected by another quota.
