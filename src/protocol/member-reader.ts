@@ -7,9 +7,8 @@
  * budget counts, stay in memory at most until the next body (test/unit/protocol/known-members.test.ts). A
  * number that decoders read differently is rejected, though its value is valid
  * (request-bytes.chat-request.test.ts there). A pass over a body is synchronous, because the stack of open
- * objects is in arrays of the module: two interleaved passes would mix their names (no test shows this). Each
- * member of an object that `openLevel` has entered is read by `readName`; a member read by `skipString` would
- * not be checked.
+ * objects is in arrays of the module (no test shows this). Each member of an object that `openLevel` has
+ * entered is read by `readName`; a member read by `skipString` would not be checked.
  */
 import { BODY_MEMBERS_MAX, BODY_NESTING_MAX, BODY_OTHER_NAMES_MAX } from '../core/limits.js';
 import { USUAL_SERVICE_TIERS, type RoutingMember } from '../core/routing-members.js';
