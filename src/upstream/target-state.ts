@@ -4,8 +4,9 @@
  * it; each attempt has a TakenTarget, by which it reports its outcome. Upstream worker.
  *
  * Must hold (test/unit/upstream/balancer.test.ts): each TakenTarget is released, and its first release is its
- * outcome. A target that was removed publishes nothing, because another one may have its slot in the metrics.
- * The end of a park, like that of a cooldown, is found out by one call at a time.
+ * outcome. The breaker of a target that was removed is not published, because another target may have its
+ * slot in the metrics. (The end of each attempt is: the count of attempts in flight would stay.) The end of a
+ * park, like that of a cooldown, is found out by one call at a time, and that call ends no later park.
  */
 import type { Clock } from '../core/clock.js';
 import type { AccountIndex, MonotonicMs } from '../core/units.js';
@@ -42,6 +43,8 @@ export class TargetState {
   #parkedUntilMs = 0;
   /** While the target is parked: when one call may try again, if no other upstream is left. */
   #parkProbeAtMs = 0;
+  /** The number of the last park. */
+  #park = 0;
 
   constructor(index: number, target: UpstreamTarget, deps: StateDeps) {
     this.index = index;
@@ -105,7 +108,7 @@ export class TargetState {
     return new TakenTarget(this, account, this.#deps, takenQuotas);
   }
 
-  // The next six methods are for TakenTarget alone. `isParkProbe`: what `beginPark` returned.
+  // The next six methods are for TakenTarget alone. `probedPark`: what `beginPark` returned.
 
   /** An attempt begins. Returns the pass that tells its outcome from those of other states. */
   begin(nowMs: MonotonicMs, account: AccountIndex): BreakerPass {
@@ -115,41 +118,44 @@ export class TargetState {
     return pass;
   }
 
-  /** Whether the attempt that begins is to find out whether the parked target can be called again. */
-  beginPark(nowMs: MonotonicMs): boolean {
-    if (!this.isParked(nowMs)) return false;
+  /**
+   * The number of the park whose end the attempt that begins is to find out; undefined if the target is not
+   * parked.
+   */
+  beginPark(nowMs: MonotonicMs): number | undefined {
+    if (!this.isParked(nowMs)) return undefined;
     this.#parkProbeAtMs = nowMs + this.#target.parkMsMax;
-    return true;
+    return this.#park;
   }
 
-  recordResponseBegin(pass: BreakerPass, isParkProbe: boolean): void {
+  recordResponseBegin(pass: BreakerPass, probedPark: number | undefined): void {
     this.#breaker.recordResponseBegin(pass);
-    if (isParkProbe) this.#parkedUntilMs = 0;
+    if (probedPark === this.#park) this.#parkedUntilMs = 0;
   }
 
-  recordSuccess(pass: BreakerPass, isParkProbe: boolean, nowMs: MonotonicMs): void {
+  recordSuccess(pass: BreakerPass, probedPark: number | undefined, nowMs: MonotonicMs): void {
     this.#breaker.recordSuccess(pass, nowMs);
-    if (isParkProbe) this.#parkedUntilMs = 0;
+    if (probedPark === this.#park) this.#parkedUntilMs = 0;
   }
 
   recordFailure(
     pass: BreakerPass,
-    isParkProbe: boolean,
+    probedPark: number | undefined,
     nowMs: MonotonicMs,
     account: AccountIndex,
     failure: AttemptFailure,
   ): void {
     if (failure.retryAfterSeconds !== undefined) {
-      this.#park(failure.retryAfterSeconds * 1_000, nowMs);
+      this.#parkFor(failure.retryAfterSeconds * 1_000, nowMs);
       this.#breaker.recordNoOutcome(pass, nowMs);
-    } else if (failure.isOurs) this.recordNoOutcome(pass, isParkProbe, nowMs);
+    } else if (failure.isOurs) this.recordNoOutcome(pass, probedPark, nowMs);
     else this.#breaker.recordFailure(pass, nowMs, account);
   }
 
   /** The attempt says nothing about the target. If it was the probe, the next attempt probes. */
-  recordNoOutcome(pass: BreakerPass, isParkProbe: boolean, nowMs: MonotonicMs): void {
+  recordNoOutcome(pass: BreakerPass, probedPark: number | undefined, nowMs: MonotonicMs): void {
     this.#breaker.recordNoOutcome(pass, nowMs);
-    if (isParkProbe) this.#parkProbeAtMs = nowMs;
+    if (probedPark === this.#park) this.#parkProbeAtMs = nowMs;
   }
 
   /** The attempt is over. */
@@ -158,9 +164,10 @@ export class TargetState {
   }
 
   /** Obeys a Retry-After. Of several the one that ends last counts. */
-  #park(retryAfterMs: number, nowMs: MonotonicMs): void {
+  #parkFor(retryAfterMs: number, nowMs: MonotonicMs): void {
     const { parkMsMax } = this.#target;
     if (parkMsMax === 0) return;
+    this.#park++;
     this.#parkedUntilMs = Math.max(this.#parkedUntilMs, nowMs + Math.min(PARK_MS_MAX, retryAfterMs));
     this.#parkProbeAtMs = nowMs + parkMsMax;
   }
@@ -180,8 +187,8 @@ export class TakenTarget {
   readonly #account: AccountIndex;
   readonly #deps: StateDeps;
   readonly #pass: BreakerPass;
-  /** The attempt is to find out whether a parked target can be called again. */
-  readonly #isParkProbe: boolean;
+  /** The park whose end the attempt is to find out; undefined if none. */
+  readonly #probedPark: number | undefined;
   readonly #takenQuotas: TakenQuotas | undefined;
   #isReleased = false;
 
@@ -200,30 +207,30 @@ export class TakenTarget {
     this.#takenQuotas = takenQuotas;
     const nowMs = deps.clock.monotonicMs();
     this.#pass = state.begin(nowMs, account);
-    this.#isParkProbe = state.beginPark(nowMs);
+    this.#probedPark = state.beginPark(nowMs);
   }
 
   /** The first part of a good response has come. Called once. */
   recordResponseBegin(): void {
-    this.#state.recordResponseBegin(this.#pass, this.#isParkProbe);
+    this.#state.recordResponseBegin(this.#pass, this.#probedPark);
   }
 
   /** Releases a target that responded well, or rejected the request. */
   releaseGood(): void {
     if (!this.#releaseOnce()) return;
-    this.#state.recordSuccess(this.#pass, this.#isParkProbe, this.#deps.clock.monotonicMs());
+    this.#state.recordSuccess(this.#pass, this.#probedPark, this.#deps.clock.monotonicMs());
   }
 
   releaseFailed(failure: AttemptFailure): void {
     if (!this.#releaseOnce()) return;
     const nowMs = this.#deps.clock.monotonicMs();
-    this.#state.recordFailure(this.#pass, this.#isParkProbe, nowMs, this.#account, failure);
+    this.#state.recordFailure(this.#pass, this.#probedPark, nowMs, this.#account, failure);
   }
 
   /** The attempt says nothing about the target. Idempotent, as the other releases are. */
   release(): void {
     if (!this.#releaseOnce()) return;
-    this.#state.recordNoOutcome(this.#pass, this.#isParkProbe, this.#deps.clock.monotonicMs());
+    this.#state.recordNoOutcome(this.#pass, this.#probedPark, this.#deps.clock.monotonicMs());
   }
 
   /**

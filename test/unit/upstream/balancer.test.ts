@@ -158,6 +158,21 @@ void t.test(
   },
 );
 
+void t.test('who has found out the end of one pause ends no later one', (t) => {
+  for (const end of ['releaseGood', 'release'] as const) {
+    const { balancer, clock } = balancerOf([target('a', 1, 1, { breakerFailuresMax: 0, parkMsMax: 3_000 })]);
+    balancer.take(NONE, ACCOUNT)!.releaseFailed(paused('60'));
+    clock.ms += 3_000;
+    const probe = balancer.take(NONE, ACCOUNT)!;
+    probe.recordResponseBegin();
+    balancer.take(NONE, ACCOUNT)!.releaseFailed(paused('60'));
+    probe[end]();
+    t.equal(balancer.take(NONE, ACCOUNT), undefined, end);
+    t.equal(balancer.cooldown(ACCOUNT).waitMs, 3_000);
+  }
+  t.end();
+});
+
 void t.test('the only upstream is asked again within 5 s, however long it was down', (t) => {
   const { balancer, clock } = balancerOf([
     target('a', 1, 1, { breakerFailuresMax: 1 }),
