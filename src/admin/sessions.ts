@@ -56,7 +56,7 @@ export class Sessions {
   open(session: NewSession): string {
     const nowMs = this.#clock.monotonicMs();
     this.#removeExpired(nowMs);
-    if (this.#sessions.size >= SESSIONS_MAX) this.#endOldest();
+    if (this.#sessions.size >= SESSIONS_MAX) this.#endOldest(session.who);
     const secret = randomBytes(SECRET_BITS / 8).toString('base64url');
     const endMs = nowMs + SESSION_SECONDS * MS_PER_SECOND;
     this.#sessions.set(digestOf(secret), { ...session, endMs });
@@ -71,9 +71,12 @@ export class Sessions {
     }
   }
 
-  /** Ends the oldest session of the operator with the most sessions, or of all such operators if they tie. */
-  #endOldest(): void {
-    const counts = new Map<string, number>();
+  /**
+   * Ends the oldest session of those operators who have the most, so one if several have as many. `newcomer`
+   * is about to have one more.
+   */
+  #endOldest(newcomer: string): void {
+    const counts = new Map([[newcomer, 1]]);
     for (const { who } of this.#sessions.values()) counts.set(who, (counts.get(who) ?? 0) + 1);
     const highestCount = Math.max(...counts.values());
     const oldest = [...this.#sessions].find(([, { who }]) => counts.get(who) === highestCount);

@@ -83,7 +83,11 @@ const OUTPUT_LIMIT_MESSAGE = /output limit was reached/i;
 /** Error codes of Node's TLS match these. */
 const TLS_UNTRUSTED = /SELF_SIGNED|UNABLE_TO_(?:VERIFY|GET_ISSUER)|CERT_UNTRUSTED|CERT_SIGNATURE/;
 const TLS_ERROR = /CERT|TLS|SSL|^EPROTO$/;
-const CONNECT_TIMEOUT = 'TIMEOUT_CONNECT' satisfies TimeoutCode;
+/** The client's own code, and those of Node: the kernel may give up first. */
+const UNREACHED: ReadonlySet<string> = new Set([
+  'TIMEOUT_CONNECT' satisfies TimeoutCode,
+  ...['EHOSTUNREACH', 'ENETUNREACH', 'ETIMEDOUT'],
+]);
 
 /** `model`: its id in the settings. `service`: what the probe asked the model for. */
 export function diagnosisOf(
@@ -199,7 +203,7 @@ function adviceOfError({ origin }: UpstreamTarget, code: string): string {
   if (code === 'ENOTFOUND' || code === 'EAI_AGAIN' || code === 'EAI_FAIL')
     return `the name ${hostname} cannot be resolved: see that it is spelled right, and the DNS of this machine`;
   if (code === 'ECONNREFUSED') return `nothing listens at ${host}: see host and port, and that it runs`;
-  if (code === 'EHOSTUNREACH' || code === 'ENETUNREACH' || code === CONNECT_TIMEOUT)
+  if (UNREACHED.has(code))
     return `${host} cannot be reached from here: see host and port, firewall and network`;
   if (TLS_UNTRUSTED.test(code)) return 'its certificate is not trusted: name who signed it in ca_file';
   if (code === 'CERT_HAS_EXPIRED') return 'its certificate has expired: whoever runs it has to renew it';

@@ -29,6 +29,15 @@ void t.test('the oldest session of whoever has the most ends, and no other', (t)
   t.end();
 });
 
+void t.test('of two with the most it is the one who opens another', (t) => {
+  const { sessions, open } = sessionsAt({ ms: 0 });
+  const bob = Array.from({ length: SESSIONS_MAX / 2 }, () => open('bob'));
+  const ann = Array.from({ length: SESSIONS_MAX / 2 + 1 }, () => open('ann'));
+  t.ok(bob.every((secret) => sessions.find(secret) !== undefined));
+  t.equal(sessions.find(ann[0]!), undefined);
+  t.end();
+});
+
 void t.test('no session ends for a new one while others have expired', (t) => {
   const clock = { ms: 0 };
   const { sessions, open } = sessionsAt(clock);

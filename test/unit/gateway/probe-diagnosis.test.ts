@@ -55,6 +55,17 @@ void t.test('a refused key is looked for where the settings have it', (t) => {
   t.end();
 });
 
+void t.test('what was not reached is told so, whoever gave up', (t) => {
+  const target = targetOf('http://127.0.0.1:1');
+  for (const code of ['EHOSTUNREACH', 'ENETUNREACH', 'ETIMEDOUT', 'TIMEOUT_CONNECT'])
+    t.match(
+      diagnosisOf(target, 'm', 'chat', { kind: 'error', code, message: code }).advice,
+      /127\.0\.0\.1:1 cannot be reached from here/,
+      code,
+    );
+  t.end();
+});
+
 void t.test('a model that thinks beyond the bound of a probe is well', (t) => {
   const message =
     'Could not finish the message because max_tokens or model output limit was reached. Please try again with higher max_tokens.';
