@@ -2,7 +2,6 @@
  * Debian's Redis servers as one Cluster of masters on loopback, without replicas: each has an equal part of
  * the slots.
  */
-import { freePort } from './free-port.js';
 import { eventually } from './gateway.js';
 import type { Scope } from './mock.js';
 import { startRedis, type RedisServer } from './redis-server.js';
@@ -21,24 +20,20 @@ export interface RedisCluster {
 
 /** Resolves when every server says that all slots are served. */
 export async function startCluster(t: Scope, masters = 3): Promise<RedisCluster> {
-  const members = await Promise.all(
-    Array.from({ length: masters }, async () => {
-      const busPort = await freePort();
-      const words = ['--cluster-enabled', 'yes', '--cluster-port', String(busPort)];
-      const timeout = ['--cluster-node-timeout', String(NODE_TIMEOUT_MS)];
-      return { busPort, server: await startRedis(t, [...words, ...timeout]) };
-    }),
+  const servers = await Promise.all(
+    Array.from({ length: masters }, () =>
+      startRedis(t, ['--cluster-enabled', 'yes', '--cluster-node-timeout', String(NODE_TIMEOUT_MS)]),
+    ),
   );
-  const [first] = members as [(typeof members)[number]];
-  for (const [index, { busPort, server }] of members.entries()) {
+  const [first] = servers as [RedisServer];
+  for (const [index, server] of servers.entries()) {
     const from = Math.floor((index * SLOTS) / masters);
     const to = Math.floor(((index + 1) * SLOTS) / masters) - 1;
     await told(server, 'CLUSTER', 'ADDSLOTSRANGE', String(from), String(to));
     await told(server, 'CLUSTER', 'SET-CONFIG-EPOCH', String(index + 1));
-    if (server !== first.server)
-      await told(first.server, 'CLUSTER', 'MEET', '127.0.0.1', String(server.port), String(busPort));
+    if (server !== first)
+      await told(first, 'CLUSTER', 'MEET', '127.0.0.1', String(server.port), String(server.busPort));
   }
-  const servers = members.map(({ server }) => server);
   await eventually(
     'all slots are served',
     async () => ((await Promise.all(servers.map(isReady))).every(Boolean) ? true : undefined),

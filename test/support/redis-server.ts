@@ -18,6 +18,8 @@ export const NO_REDIS =
 
 export interface RedisServer {
   readonly port: number;
+  /** Where servers of a Cluster talk to each other. */
+  readonly busPort: number;
   /** `redis://127.0.0.1:port/0` */
   readonly url: string;
   /**
@@ -43,10 +45,22 @@ export async function startRedis(
   const host = within?.host ?? '127.0.0.1';
   const folder = temporaryFolder(t);
   const port = await freePort();
+  // Not 10,000 above `port`, as by default: the kernel gives connections those ports.
+  const busPort = await freePort();
   let child: ChildProcess | undefined;
   const start = async (words: readonly string[]): Promise<void> => {
     const bound = within === undefined ? ['--bind', host] : ['--bind', '0.0.0.0', '--protected-mode', 'no'];
-    const always = ['--port', String(port), ...bound, '--dir', folder, '--save', ''];
+    const always = [
+      '--port',
+      String(port),
+      '--cluster-port',
+      String(busPort),
+      ...bound,
+      '--dir',
+      folder,
+      '--save',
+      '',
+    ];
     // Else a replica waits 5 s for others that might come.
     always.push('--appendonly', 'no', '--daemonize', 'no', '--repl-diskless-sync-delay', '0');
     const before = within === undefined ? [] : ['ip', 'netns', 'exec', within.namespace];
@@ -70,6 +84,7 @@ export async function startRedis(
   await start(more);
   return {
     port,
+    busPort,
     url: `redis://${host}:${port}/0`,
     command: (...words) => rawCommand(port, words, host),
     kill,
