@@ -4,7 +4,8 @@
  * load.ts calls the check; upstream/upstream-scopes.ts gives each scope its counters. Pure.
  *
  * Must hold (test/unit/config/upstream-scopes.test.ts):
- * - Upstreams of one url and key have one scope, however the key is given.
+ * - Upstreams of one url and key have one scope, whether `key` or `key_file` gives the key. A key in a header
+ *   or in the url's query makes a scope of its own.
  * - `scopeTextOf` gives the same text in all versions, because hosts with another version share limits by it.
  */
 import { UPSTREAM_SCOPES_MAX } from '../core/limits.js';

@@ -3,9 +3,11 @@
  * no other age. call-log/, gateway/ and store/ remove data by a RetentionCalendar; `isWithin` tells whether a
  * response of the cache may still be used. Main thread and listeners.
  *
- * Must hold: what an age removes for good is removed by a RetentionCalendar, so that a clock which is ahead
- * for less than an hour removes nothing. Further tests: test/unit/call-log/segment-writer.test.ts,
- * test/unit/gateway/webhook-outbox.test.ts, test/unit/store/stored-responses.test.ts.
+ * Must hold: what an age removes for good is removed by a RetentionCalendar, so that a clock which steps
+ * ahead while the process runs, for less than an hour less the time between two calls of `nowMs`, removes
+ * nothing. A clock that was ahead at the start is believed after FIRST_AFTER_MS. Further tests:
+ * test/unit/call-log/segment-writer.test.ts, test/unit/gateway/webhook-outbox.test.ts,
+ * test/unit/store/stored-responses.test.ts.
  */
 import type { Clock } from './clock.js';
 

@@ -8,8 +8,8 @@
 import type { AccountIndex, KeyIndex } from '../core/units.js';
 
 /**
- * How many accounts, and keys, may wait for a check, or to be checked again at one time: some 10 MB. A later
- * flush adds the others.
+ * How many accounts, and keys, may wait for a check, or to be checked again at one time: some 10 MB each
+ * time, of which there are some 20. The others are checked when a flush has written them once more.
  */
 const CHANGED_SCOPES_MAX = 100_000;
 /** Scopes that are due within this time of each other are checked together. */
