@@ -3,8 +3,9 @@
  * model. deployment.ts calls `serviceOf`, in the process of `tollgate config import-litellm`. Pure. Words as
  * there.
  *
- * Must hold: an entry whose service is a guess, or that is left out, gets a remark
- * (test/unit/config/litellm/import.modes.test.ts).
+ * Must hold (test/unit/config/litellm/import.modes.test.ts): an entry that is left out gets a remark, and so
+ * does an entry whose service is a guess. No guess is chat if the name is one of a chat model, or if the
+ * provider serves nothing else.
  */
 import type { Service } from '../../core/door-names.js';
 import { isTranslated, type ProviderModel } from './provider.js';
@@ -21,7 +22,8 @@ const SERVICE_OF_MODE: ReadonlyMap<string, Service> = new Map([
 
 /**
  * The mode of a model by its name, for files that do not name the mode. LiteLLM has modes in a table of its
- * own, which is not read here. The first pattern that matches counts.
+ * own, which is not read here. The first pattern that matches counts: rerankers are before embeddings
+ * (`bge-reranker`), and chat, whose pattern matches most names of OpenAI, is the last.
  */
 const MODE_OF_NAME: readonly (readonly [name: RegExp, mode: string])[] = [
   [/rerank/i, 'rerank'],
@@ -29,10 +31,13 @@ const MODE_OF_NAME: readonly (readonly [name: RegExp, mode: string])[] = [
   [/moderation/i, 'moderation'],
   [/whisper|transcribe/i, 'audio_transcription'],
   [/(?:^|[/-])tts(?:-|$)/i, 'audio_speech'],
+  [/realtime/i, 'realtime'],
   [/dall-e|gpt-image|imagen/i, 'image_generation'],
   [/gpt-3\.?5-turbo-instruct|(?:davinci|babbage)-002/i, 'completion'],
   [/gpt|chat|instruct|claude|gemini|gemma|llama|mi[sx]tral|qwen|deepseek|grok|(?:^|[/-])o\d/i, 'chat'],
 ];
+/** Matches names of families that chat too, which may be of a model that reads or makes something else. */
+const MAY_NOT_CHAT = /(?:^|[/_-])(?:image|video|ocr|asr)(?:[-_]|$)/i;
 
 /**
  * Returns the service of an entry. Undefined, with a remark, if Tollgate does not serve it at all or not at
@@ -57,10 +62,9 @@ export function serviceOf(
 }
 
 /**
- * Returns the mode of an entry that does not name the mode: `chat` if no name tells another. Adds a remark if
- * a name tells another, or if none tells any and the provider could serve others. The provider's name of the
- * model is looked at first, then `base_model`, then `modelName`. `peek`, because `base_model` is not carried
- * over and gets a remark.
+ * Returns the mode of an entry that does not name the mode: that of the first name that tells one, or `chat`.
+ * The provider's name of the model is looked at first, then `base_model`, then `modelName`. `peek`, because
+ * `base_model` is not carried over and gets a remark.
  */
 function modeByName(
   params: ImportMap,
@@ -69,15 +73,16 @@ function modeByName(
   modelName: string,
 ): string {
   const candidates = [model, info.peek('base_model'), params.peek('base_model'), modelName];
-  const [mode] = candidates.flatMap((candidate) => {
-    const match = MODE_OF_NAME.find(([pattern]) => typeof candidate === 'string' && pattern.test(candidate));
-    return match === undefined ? [] : [match[1]];
-  });
-  const advice = 'if it is not, set mode and import again';
-  const assumption = `model_info.mode is not in the file: ${JSON.stringify(model).slice(0, 200)} was taken for`;
-  if (mode === undefined && !isTranslated(provider?.speaks))
-    params.remark('model', `${assumption} chat; ${advice}`);
-  if (mode !== undefined && mode !== 'chat')
-    params.remark('model', `${assumption} ${mode} by its name; ${advice}`);
-  return mode ?? 'chat';
+  const names = candidates.filter((name) => typeof name === 'string');
+  const [[name, mode] = [undefined, 'chat']] = names.flatMap((name) =>
+    MODE_OF_NAME.filter(([pattern]) => pattern.test(name)).map(([, mode]) => [name, mode] as const),
+  );
+  const isOfChat = mode === 'chat' && name !== undefined && !MAY_NOT_CHAT.test(name);
+  if (isOfChat || (mode === 'chat' && isTranslated(provider?.speaks))) return mode;
+  const byName = name === undefined || mode === 'chat' ? '' : ' by its name';
+  params.remark(
+    'model',
+    `model_info.mode is not in the file: ${JSON.stringify(model).slice(0, 200)} was taken for ${mode}${byName}; if it is not, set mode and import again`,
+  );
+  return mode;
 }

@@ -46,6 +46,33 @@ void t.test('a model without a mode serves what its name says', (t) => {
   t.end();
 });
 
+void t.test('a name of a chat model that may be of something else', (t) => {
+  const { models, lines, leftOut } = imported(
+    t,
+    { model: 'openai/gpt-4o-realtime-preview' },
+    { model: 'openai/gpt-realtime' },
+    { model: 'xai/grok-2-image' },
+    { model: 'mistral/mistral-ocr-latest' },
+    { model: 'openai/gpt-4o-audio-preview' },
+    { model: 'gemini/gemini-2.5-flash-image' },
+    { model: 'openai/gpt-4.1' },
+  );
+  t.same(
+    models.map(({ id, serves }) => [id, serves]),
+    [2, 3, 4, 5, 6].map((at) => [`m${at}`, ['chat']]),
+  );
+  t.equal(leftOut, 2, 'what speaks over a socket');
+  t.same(
+    lines.filter((line) => line.includes(NOT_IN_FILE)).map((line) => line.split(': ').at(-1)),
+    ['realtime', 'realtime', 'chat', 'chat'].map((mode, at) => {
+      const model = ['gpt-4o-realtime-preview', 'gpt-realtime', 'grok-2-image', 'mistral-ocr-latest'][at];
+      const byName = mode === 'chat' ? '' : ' by its name';
+      return `"${model}" was taken for ${mode}${byName}; if it is not, set mode and import again`;
+    }),
+  );
+  t.end();
+});
+
 void t.test('a name that says nothing', (t) => {
   const azure = { model: 'azure/d', api_base: 'https://r.openai.azure.com', api_version: '2024-10-21' };
   const { models, lines } = importedFile(t, {
