@@ -70,8 +70,9 @@ export class RegistryContact {
     const nowMs = performance.now();
     if (kindBefore === this.#state.kind && nowMs - this.#loggedAtMs < LOG_PERIOD_MS) return;
     this.#loggedAtMs = nowMs;
+    // True at a start too, when no calls are served yet.
     const message =
-      'accounts and keys cannot be changed: the registry that hosts share is not available; calls go on';
+      "accounts and keys cannot be changed: the registry that hosts share is not available; calls need only this host's copy";
     // A server that is lost mostly comes back by itself. Any other error needs an operator.
     this.#log[error instanceof ValkeyError ? 'warn' : 'error'](message, { reason });
   }

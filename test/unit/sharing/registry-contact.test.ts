@@ -12,6 +12,7 @@ void t.test('a failure is logged once a minute, and at once if it is of another 
   contact.recordFailure(LOST);
   contact.recordFailure(LOST);
   t.equal(log.lines.length, 1);
+  t.match(log.lines[0], /; calls need only this host's copy/, 'true before calls are served, too');
   contact.recordFailure(new RegistryDiverged('It has lost changes.'));
   t.same(
     log.lines.map((line) => line.split(' ', 1)[0]),
