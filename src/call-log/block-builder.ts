@@ -49,8 +49,6 @@ import {
 /** More than a call's variable part can have: call-record.ts and QUOTAS_MAX bound it to some 10 KiB. */
 const CALL_BYTES_MAX = 64 * 1024;
 const QUOTAS_MAX = 64;
-/** A block with so many names is full. Below NONE (16 bits) are enough positions for one more call. */
-const NAMES_FULL = 60_000;
 
 /**
  * By position in QUOTA_SCOPES: the word of a call's fixed part that names whose quota it is. The fixed part
@@ -112,7 +110,7 @@ export class BlockBuilder {
   /** The last call may make the block exceed BLOCK_BYTES, for which the buffers have CALL_BYTES_MAX more. */
   get #isFull(): boolean {
     const bytes = this.#count * FIXED_BYTES + this.#variableBytes + this.#names.bytes;
-    return bytes >= BLOCK_BYTES - FIXED_BYTES || this.#names.size >= NAMES_FULL;
+    return bytes >= BLOCK_BYTES - FIXED_BYTES;
   }
 
   /** Call it when slots may have new names. `take` calls it too, because positions are a block's own. */

@@ -6,10 +6,10 @@
  * - A name has one position in its block, and at most NAME_CHARS_MAX characters.
  * - SlotPositions are cleared for each block, because positions are the block's own, and whenever slots may
  *   have new names (`forgetSlots` of block-builder.ts).
- * - A block has fewer than NONE names: the caller looks at `size`.
  */
+import { invariant } from '../core/errors.js';
 import type { AccountIndex, GroupIndex, KeyIndex } from '../core/units.js';
-import { NONE } from './call-block.js';
+import { BLOCK_BYTES, NONE } from './call-block.js';
 
 /**
  * A longer name is cut, so that no block exceeds BLOCK_BYTES_MAX, beyond which readers take it for damaged.
@@ -17,14 +17,15 @@ import { NONE } from './call-block.js';
  * is as long: the longest is a host of 253 characters with its port.
  */
 const NAME_CHARS_MAX = 300;
+/** The quotes and the comma of the JSON array. */
+const BYTES_BESIDE_NAME = 3;
+/** Names of the last call, which may make its block exceed BLOCK_BYTES: see NAME_CHARS_MAX. */
+const NAMES_OF_CALL_MAX = 300;
+invariant(BLOCK_BYTES / BYTES_BESIDE_NAME + NAMES_OF_CALL_MAX < NONE, 'a position is never NONE');
 
 export class BlockNames {
   readonly #positions = new Map<string, number>();
   #bytes = 0;
-
-  get size(): number {
-    return this.#positions.size;
-  }
 
   /** How many bytes the names take in the block. Each character counts as one byte, as if it were ASCII. */
   get bytes(): number {
@@ -49,8 +50,7 @@ export class BlockNames {
     if (listed !== undefined) return listed;
     if (name.length > NAME_CHARS_MAX) return this.positionOf(name.slice(0, NAME_CHARS_MAX));
     const position = this.#positions.size;
-    // 3: the quotes and the comma of the JSON array.
-    this.#bytes += name.length + 3;
+    this.#bytes += name.length + BYTES_BESIDE_NAME;
     this.#positions.set(name, position);
     return position;
   }
