@@ -27,7 +27,7 @@ const MS_PER_SECOND = 1_000;
 const BEARER = /^bearer(?: |$)/i;
 const BEARER_CHARS = 'Bearer '.length;
 
-/** Sets `context.caller` and records the key's use, or returns why the key is rejected. */
+/** Sets `context.caller` and records the key's use. Else returns the rejection, and sets `rejectedCaller`. */
 export function authenticate(
   context: CallContext,
   authorization: string,
@@ -37,15 +37,20 @@ export function authenticate(
   const mayBeKey = keyText.length === KEY_CHARS && BEARER.test(authorization);
   const key = mayBeKey ? keys.find(digestOf(keyText)) : undefined;
   if (key === undefined) return rejectionOf(authorization, keyText);
-  if (keys.stateOf(key) !== 'active') return DISABLED_KEY;
-  const nowSeconds = Math.floor(clock.wallMs() / MS_PER_SECOND);
-  if (keys.isExpired(key, nowSeconds)) return EXPIRED_KEY;
   const account = keys.accountOf(key);
+  const nowSeconds = Math.floor(clock.wallMs() / MS_PER_SECOND);
   const planIndex = ledger.planIndexOf(account);
-  // Both checks are needed, in this order: in between a reload may give the account a plan and enable the
-  // account.
-  if (planIndex === NO_PLAN_INDEX) return ACCOUNT_WITHOUT_PLAN;
-  if (!ledger.isActive(account)) return DISABLED_ACCOUNT;
+  let rejection: ErrorRecord | undefined;
+  if (keys.stateOf(key) !== 'active') rejection = DISABLED_KEY;
+  else if (keys.isExpired(key, nowSeconds)) rejection = EXPIRED_KEY;
+  // Both of the next checks are needed. The plan is read before the account's state: in between a reload may
+  // give the account a plan and enable the account.
+  else if (planIndex === NO_PLAN_INDEX) rejection = ACCOUNT_WITHOUT_PLAN;
+  else if (!ledger.isActive(account)) rejection = DISABLED_ACCOUNT;
+  if (rejection !== undefined) {
+    context.rejectedCaller = { key, account };
+    return rejection;
+  }
   // `recordUse` returns whether it is the key's first use in this second: the next flush writes its time.
   if (keys.recordUse(key, nowSeconds)) ledger.keys.dirty.mark(key);
   context.caller = {

@@ -91,6 +91,8 @@ export class CallContext {
   /** Whether the request is a HEAD: its response has no body. Set by listener-server.ts; calls are POSTs. */
   isHead = false;
   caller: Caller | undefined = undefined;
+  /** Whose key `authenticate` knows and rejects: disabled, expired, no plan. For the call log alone. */
+  rejectedCaller: Pick<Caller, 'key' | 'account'> | undefined = undefined;
   rateLimit: RateLimitState | undefined = undefined;
   /**
    * Whether the permits were taken before the body is read. False if the body comes while a coordinator is

@@ -268,6 +268,7 @@ export class RecordedCall extends CallContext {
     const stream = this.isStream;
     const responseMs = this.#responseMs;
     const settled = this.#settled;
+    const caller = this.caller ?? this.rejectedCaller;
     return {
       request: this.requestNumber,
       door: DOOR_INDEX[this.door.name],
@@ -275,8 +276,8 @@ export class RecordedCall extends CallContext {
       outcome,
       begun: responseMs !== undefined,
       stream,
-      account: this.caller?.account,
-      key: this.caller?.key,
+      account: caller?.account,
+      key: caller?.key,
       model: this.modelIndex,
       cache: this.hit !== undefined ? 'hit' : this.cacheLine !== '' ? 'miss' : undefined,
       upstream: this.#slot === undefined ? undefined : channel.table.upstreamOf(this.#slot),

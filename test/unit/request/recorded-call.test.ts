@@ -3,7 +3,9 @@ import t from 'tap';
 import { asCallId } from '#src/channel/open-calls.js';
 import type { Clock } from '#src/core/clock.js';
 import { asMonotonicMs, asPicoUnits } from '#src/core/units.js';
+import { NO_PLAN_INDEX } from '#src/registry/catalog.js';
 import { admit } from '#src/request/admit.js';
+import { authenticate } from '#src/request/authenticate.js';
 import type { ChatExchange } from '#src/request/chat-exchange.js';
 import { settle, type Settled } from '#src/request/settle.js';
 import type { EndedCall } from '#src/telemetry/call-ring-layout.js';
@@ -152,6 +154,41 @@ void t.test('what the access log is told of a stream and of a refusal', (t) => {
     t.equal(refused![field], undefined, field);
   t.end();
 });
+
+void t.test(
+  'a call of a known key is found by account and key, whatever authentication says of the key',
+  (t) => {
+    const house = openHouse();
+    const { keys, ledger } = house.listener;
+    const { key, keyIndex, account } = house;
+    const planIndex = ledger.planIndexOf(account);
+    const nothing = (): void => undefined;
+    // What is wrong with the key, and how that ends.
+    const cases: readonly (readonly [string, () => void, () => void])[] = [
+      ['disabled', () => keys.setActive(keyIndex, false), () => keys.setActive(keyIndex, true)],
+      ['no account', () => ledger.setActive(account, false), () => ledger.setActive(account, true)],
+      ['no plan', () => ledger.setPlan(account, NO_PLAN_INDEX), () => ledger.setPlan(account, planIndex)],
+      ['expired', () => keys.setExpiry(keyIndex, 1), nothing],
+    ];
+    for (const [name, begin, end] of cases) {
+      const { exchange, control, logged } = bed();
+      control.storesCalls = true;
+      begin();
+      const rejection = authenticate(exchange, `Bearer ${key}`, house.listener);
+      end();
+      t.equal(rejection?.code, 'key_disabled', name);
+      t.equal(exchange.caller, undefined, 'no later phase takes it for a caller');
+      exchange.sentError = rejection;
+      exchange.finish('key_disabled');
+      t.match(
+        logged(),
+        [{ outcome: 'key_disabled', account, key: keyIndex, error: rejection!.message }],
+        name,
+      );
+    }
+    t.end();
+  },
+);
 
 /** A call that the store wants and that went well at its only attempt, until `end`. */
 function served(isLogged: boolean, stream: boolean, end: (exchange: ChatExchange) => void) {
