@@ -21,7 +21,6 @@ import {
   MODEL_SCOPE,
   SCOPES_MAX,
   type ScopePosition,
-  type Taken,
 } from './reservations.js';
 import type { ScopeChain } from './scope-chain.js';
 import { createTightest, tighten } from './scope-quotas.js';
@@ -46,17 +45,14 @@ export class CallLeft {
   readonly tightest = createTightest();
   readonly #balance: Balance;
   readonly #chain: ScopeChain;
-  readonly #taken: Taken;
   /** What is left of `quota` of `scope`, at scope × QUOTAS_PER_SCOPE + quota. Money in nano-units. */
   readonly #left = new Float64Array(SCOPES_MAX * QUOTAS_PER_SCOPE);
   /** Scratch of `#othersLeft`. Filled with fractions, so that V8 stores plain floats from the start. */
   readonly #triples = new Array<number>(NUMBERS_PER_QUOTA * SCOPES_MAX * (QUOTAS_PER_SCOPE + 1)).fill(0.5);
 
-  /** `chain` and `taken` belong to `Calls`, which sets them to the call that it admits. */
-  constructor(balance: Balance, chain: ScopeChain, taken: Taken) {
+  constructor(balance: Balance, chain: ScopeChain) {
     this.#balance = balance;
     this.#chain = chain;
-    this.#taken = taken;
   }
 
   /** Called before the takes of a call, and again before each further try of them. */
@@ -88,7 +84,8 @@ export class CallLeft {
   ): QuotasLeft {
     const { inFlight, perDay } = this;
     const balance = numberOf(this.#balance.balance(account));
-    const hasOthers = this.#taken.scopeCount > 0 || minutes !== undefined || this.modelMinute !== undefined;
+    const hasOthers =
+      this.#chain.taken.scopeCount > 0 || minutes !== undefined || this.modelMinute !== undefined;
     return { minute, inFlight, perDay, balance, others: hasOthers ? this.#othersLeft(minutes) : undefined };
   }
 
@@ -97,8 +94,8 @@ export class CallLeft {
     const triples = this.#triples;
     let count = 0;
     if (minutes !== undefined) for (const number of minutes) triples[count++] = number;
-    for (let scope = FIRST_SCOPE; scope < this.#taken.scopeCount; scope++) {
-      const mask = this.#taken.masks[scope]!;
+    for (let scope = FIRST_SCOPE; scope < this.#chain.taken.scopeCount; scope++) {
+      const mask = this.#chain.taken.masks[scope]!;
       const { index } = this.#chain.links[scope]!;
       const kind = kindIndexOf(scope);
       const first = scope * QUOTAS_PER_SCOPE;

@@ -27,7 +27,6 @@ import type { DirtySet } from './dirty-set.js';
 import { CALLS_IN_FLIGHT, CALLS_PER_MONTH, flightAt, type LedgerViews, type QuotaNumber } from './layout.js';
 import {
   ACCOUNT_SCOPE,
-  createTaken,
   DAY_BIT,
   FIRST_SCOPE,
   NO_DAY,
@@ -84,7 +83,7 @@ export class Calls {
   // The next fields are about the one call that is being admitted, settled, released or reversed. So nothing
   // that `Calls` calls meanwhile, such as `onLowLease`, may do that to another call.
   readonly #chain: ScopeChain;
-  readonly #taken = createTaken();
+  readonly #taken: Taken; // the chain's
   readonly rejections: QuotaRejections;
   readonly #callLeft: CallLeft;
   /** What the call held and used of each quota. For quotas of calls, `#held` is 1 and `#used` 0. */
@@ -105,8 +104,9 @@ export class Calls {
     this.quotas = quotas;
     this.clock = clock;
     this.#chain = new ScopeChain(views, options);
-    this.rejections = new QuotaRejections(options, this.#chain, this.#taken);
-    this.#callLeft = new CallLeft(balance, this.#chain, this.#taken);
+    this.#taken = this.#chain.taken;
+    this.rejections = new QuotaRejections(options, this.#chain);
+    this.#callLeft = new CallLeft(balance, this.#chain);
   }
 
   /** The account's calls in flight now. Any thread. */
@@ -134,7 +134,7 @@ export class Calls {
     const { account, plan } = scopes;
     const taken = this.#taken;
     // `mayAskForMore` is false because no coordinator can help: all quota records of this gateway are in use.
-    if (!this.#chain.set(scopes, taken))
+    if (!this.#chain.set(scopes))
       return { ...this.rejections.ofAccount(account, 'scopes', 0n, 0n), mayAskForMore: false };
     if (!this.#takeFlight(account, plan.callsInFlightMax))
       return this.rejections.rejectionOf(ACCOUNT_SCOPE, CALLS_IN_FLIGHT, scopes, needs);
@@ -214,7 +214,7 @@ export class Calls {
    */
   reverse(taken: Taken, { charged, uncovered }: Settlement, tokens = 0): void {
     this.balance.reverse(taken.account, charged, uncovered);
-    if (taken.scopeCount > 0) this.#chain.recall(taken);
+    this.#chain.recall(taken);
     setAmounts(this.#used, tokens, nanoUnitsOf(asPicoUnits(charged + uncovered)));
     this.#giveBackDays(taken);
     for (let scope = FIRST_SCOPE; scope < taken.scopeCount; scope++)

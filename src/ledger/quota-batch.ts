@@ -127,27 +127,26 @@ export class QuotaBatch {
   ): void {
     const floats = this.#floats;
     const scratchByte = this.#scratchByte;
-    const tick = Math.floor(nowMs / TICK_MS);
-    let entry = 0;
-    // Quota by quota, because most quotas have the amount of the one before (addendOf of packed-words.ts).
-    for (let quota = FIRST_QUOTA; quota < held.length; quota++)
-      for (let scope = FIRST_SCOPE; scope < taken.scopeCount; scope++) {
-        if ((taken.masks[scope]! & mask & (1 << quota)) === 0) continue;
-        const { record } = links[scope]!;
-        if (scratchByte === undefined) this.#quotas.settle(record, quota, held, used, taken, nowMs);
-        else {
-          this.#set(entry, record, quota, taken, tick, 1);
+    if (scratchByte !== undefined) {
+      const tick = Math.floor(nowMs / TICK_MS);
+      let entry = 0;
+      for (let quota = FIRST_QUOTA; quota < held.length; quota++)
+        for (let scope = FIRST_SCOPE; scope < taken.scopeCount; scope++) {
+          if ((taken.masks[scope]! & mask & (1 << quota)) === 0) continue;
+          this.#set(entry, links[scope]!.record, quota, taken, tick, 1);
           floats[entry + AMOUNT] = held[quota]!;
           floats[entry + LIMIT] = used[quota]!;
           entry += ENTRY_WORDS64;
         }
-      }
-    if (scratchByte === undefined || entry === 0) return;
-    if (this.#settle!(scratchByte, scratchByte + 8 * entry) !== SETTLED)
-      this.#settleRest(links, mask, held, used, taken, nowMs);
+      if (entry === 0 || this.#settle!(scratchByte, scratchByte + 8 * entry) === SETTLED) return;
+    }
+    this.#settleRest(links, mask, held, used, taken, nowMs);
   }
 
-  /** Settles what the module left, in the order of the entries. */
+  /**
+   * Settles what the module left, in the order of the entries; everything without the module. Quota by quota,
+   * because most quotas have the amount of the one before (addendOf of packed-words.ts).
+   */
   #settleRest(
     links: readonly Link[],
     mask: number,
@@ -156,13 +155,19 @@ export class QuotaBatch {
     taken: Taken,
     nowMs: MonotonicMs,
   ): void {
+    const words = this.#words32;
     let entry = 0;
     for (let quota = FIRST_QUOTA; quota < held.length; quota++)
       for (let scope = FIRST_SCOPE; scope < taken.scopeCount; scope++) {
         if ((taken.masks[scope]! & mask & (1 << quota)) === 0) continue;
         const { record } = links[scope]!;
-        const status = this.#words32[2 * entry + STATUS]!;
-        entry += ENTRY_WORDS64;
+        let status = UNSETTLED;
+        if (this.#scratchByte !== undefined) {
+          const isOfEntry = words[2 * entry + ADDRESS] === 8 * layout.stockAt(record, quota);
+          invariant(isOfEntry, 'the rest is settled in the order of the entries');
+          status = words[2 * entry + STATUS]!;
+          entry += ENTRY_WORDS64;
+        }
         if (status === UNSETTLED) this.#quotas.settle(record, quota, held, used, taken, nowMs);
         if (status !== HALF_SETTLED) continue;
         this.#rest[quota] = held[quota]! - used[quota]!;

@@ -30,7 +30,6 @@ import {
   MODEL_SCOPE,
   SCOPES_MAX,
   type ScopePosition,
-  type Taken,
 } from './reservations.js';
 import type { CallScopes, ScopeChain } from './scope-chain.js';
 import { createAmounts, nanoUnitsOf, type ScopeQuotas, setAmounts } from './scope-quotas.js';
@@ -95,15 +94,12 @@ export interface QuotaRejectionsOptions {
 export class QuotaRejections {
   readonly #options: QuotaRejectionsOptions;
   readonly #chain: ScopeChain;
-  readonly #taken: Taken;
   /** Scratch: what the rejected call needs. `#neverFits` sets it, before anything reads it. */
   readonly #needs = createAmounts(1);
 
-  /** `chain` and `taken` are of the call that is being admitted. */
-  constructor(options: QuotaRejectionsOptions, chain: ScopeChain, taken: Taken) {
+  constructor(options: QuotaRejectionsOptions, chain: ScopeChain) {
     this.#options = options;
     this.#chain = chain;
-    this.#taken = taken;
   }
 
   /**
@@ -161,12 +157,12 @@ export class QuotaRejections {
     if (quota === 'balance') return true;
     if (scope === ACCOUNT_SCOPE && (quota === CALLS_IN_FLIGHT || quota === CALLS_PER_DAY)) return true;
     const bit = quota === CALLS_PER_DAY ? DAY_BIT : 1 << quota;
-    return scope < this.#taken.scopeCount && (this.#chain.links[scope]!.mask & bit) !== 0;
+    return scope < this.#chain.taken.scopeCount && (this.#chain.links[scope]!.mask & bit) !== 0;
   }
 
   #neverFits(scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     setAmounts(this.#needs, needs.tokens, nanoUnitsOf(needs.hold));
-    for (let scope = FIRST_SCOPE; scope < this.#taken.scopeCount; scope++) {
+    for (let scope = FIRST_SCOPE; scope < this.#chain.taken.scopeCount; scope++) {
       const { mask, limits, firstLimit } = this.#chain.links[scope]!;
       for (const [quota] of NUMBERED_QUOTAS) {
         if ((mask & (1 << quota)) === 0) continue;

@@ -4,8 +4,8 @@
  * ScopeChain, sets it to each call that it admits, and asks it from which records an ended call took. Any
  * thread.
  *
- * Must hold: the order of scopes is that of `Taken.masks`, by which an ended call is given back. `links` are
- * reused for each call, so nobody keeps a link, or relies on a field that was not set for the present call.
+ * Must hold: the order of scopes is that of `Taken.masks`, by which an ended call is given back. `links` and
+ * `taken` are reused, so nobody keeps them, or relies on a field that was not set for the present call.
  * `set` allocates nothing, because it runs for each call (no test sees that). Tests:
  * test/unit/ledger/quotas.test.ts (trees of scopes at random), test/unit/ledger/reservations.test.ts,
  * test/unit/ledger/call-left.test.ts.
@@ -25,6 +25,7 @@ import type { LimitedScopes } from './limited-scopes.js';
 import type { ModelScopes } from './model-scopes.js';
 import {
   ACCOUNT_SCOPE,
+  createTaken,
   DAY_BIT,
   GROUP_SCOPE,
   KEY_SCOPE,
@@ -95,6 +96,8 @@ export class ScopeChain {
     limits: NO_LIMITS,
     firstLimit: 0,
   }));
+  /** What the call has taken. `set` clears it; `Calls` fills it, and reads ended calls into it. */
+  readonly taken = createTaken();
   readonly #accountExtras: Int32Array;
   readonly #tables: ScopeTables;
   /** The plan of the last call, kept because the next call mostly has the same. */
@@ -108,11 +111,12 @@ export class ScopeChain {
 
   /**
    * Sets `links` to the scopes of a call, and `taken` to nothing taken. If the account is the only scope, and
-   * its plan needs no quota record, sets no link, and sets `taken.scopeCount` to 0: `Calls` then takes the
+   * its plan needs no quota record, sets no link, and `taken.scopeCount` to 0: `Calls` then takes the
    * account's call of the day by the plan. Returns false, with `scopeCount` 0 and no valid link, if one of
    * the scopes cannot be counted, because all quota records (or slots of ModelScopes) are in use.
    */
-  set({ account, plan, key, model }: CallScopes, taken: Taken): boolean {
+  set({ account, plan, key, model }: CallScopes): boolean {
+    const { taken } = this;
     taken.account = account;
     taken.scopeCount = 0;
     if (plan.quotas !== this.#lastQuotas) {
@@ -141,7 +145,7 @@ export class ScopeChain {
     accountLink.index = account;
     // Each plan limits calls a day (CallScopes.plan), which needs no quota record.
     accountLink.mask |= DAY_BIT;
-    if (model !== undefined && !this.#linkModel(account, model, taken)) return false;
+    if (model !== undefined && !this.#linkModel(account, model)) return false;
     // GROUP_DEPTH_MAX (core/limits.ts) bounds the groups, so the condition on SCOPES_MAX never cuts any off.
     let scope = GROUP_SCOPE;
     for (let groupAbove = taken.group; groupAbove !== undefined && scope < SCOPES_MAX; scope++) {
@@ -160,11 +164,13 @@ export class ScopeChain {
   }
 
   /**
-   * Sets `index` and `record`, and no other field, of the links that an ended call took from. It finds groups
+   * Sets `index` and `record`, and no other field, of the links that an ended call took from. Finds groups
    * by their parents: registry/groups.ts never changes a parent, and the slot of a deleted group rests for a
    * day. Each `!` is safe, because a mask is not 0 only if `set` found that scope.
    */
   recall({ scopeCount, masks, account, key, model, group }: Taken): void {
+    // `masks` are not valid then.
+    if (scopeCount === 0) return;
     if (masks[KEY_SCOPE] !== 0) this.#recall(KEY_SCOPE, key!);
     if (masks[ACCOUNT_SCOPE] !== 0) {
       const link = this.links[ACCOUNT_SCOPE]!;
@@ -184,7 +190,7 @@ export class ScopeChain {
     link.record = this.limitedAt(scope).recordOf(index) ?? -1;
   }
 
-  #linkModel(account: AccountIndex, { modelIndex, limits }: ModelRule, taken: Taken): boolean {
+  #linkModel(account: AccountIndex, { modelIndex, limits }: ModelRule): boolean {
     const { models, modelScopes, quotas } = this.#tables;
     const { mask, limits: modelLimits } = quotas.planOf(limits);
     const slot = modelScopes.slotOf(account, modelIndex);
@@ -195,7 +201,7 @@ export class ScopeChain {
     const link = this.links[MODEL_SCOPE]!;
     link.index = slot;
     link.callsPerDay = limits.callsPerDay ?? 0;
-    taken.model = slot;
+    this.taken.model = slot;
     return true;
   }
 
