@@ -18,6 +18,12 @@ import type { ConnectionError, Http1Connection } from './connection.js';
 import type { ResponseHead } from './head.js';
 import type { Http1Pool, PooledCall } from './pool.js';
 
+/**
+ * How long a response may take to end once nobody needs what still comes. Some servers keep a stream open
+ * after `[DONE]`: by then a new connection costs less than one of `connectionsMax` that stands still.
+ */
+const DRAIN_MS_MAX = 1_000;
+
 export type TimeoutCode =
   | 'TIMEOUT_CONNECT'
   | 'TIMEOUT_QUEUE'
@@ -120,6 +126,12 @@ export class Http1Call implements HttpCall, PooledCall {
     this.#heldUpMs = Math.min(HELD_UP_MS_REMEMBERED, this.#heldUpMs + pausedMs);
     // `pause` has found a connection.
     this.#connection!.resume();
+  }
+
+  drain(): void {
+    if (this.#isOver) return;
+    this.resume();
+    this.#totalDeadlineMs = Math.min(this.#totalDeadlineMs, this.#clock.monotonicMs() + DRAIN_MS_MAX);
   }
 
   abort(): void {

@@ -114,6 +114,11 @@ export interface HttpCall {
   pause(): void;
   /** Idempotent. */
   resume(): void;
+  /**
+   * The handler needs nothing of what still comes. Resumes the call, so that its connection can be kept, and
+   * closes the connection if the response does not end soon. The handler's methods are still called.
+   */
+  drain(): void;
   /** Ends the call and its connection at once. Idempotent. */
   abort(): void;
 }

@@ -286,6 +286,10 @@ export class FailedCall implements HttpCall {
     // No data will come.
   }
 
+  drain(): void {
+    // No data will come.
+  }
+
   abort(): void {
     this.#isAborted = true;
   }

@@ -108,6 +108,10 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     this.#httpCall?.resume();
   }
 
+  drain(): void {
+    this.#httpCall?.drain();
+  }
+
   abort(): void {
     this.#isOver = true;
     this.#chunks = [];

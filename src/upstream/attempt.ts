@@ -362,7 +362,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
   #drain(): void {
     this.#state = 'drained';
     this.taken.release();
-    this.#call.resume();
+    this.#call.drain();
   }
 }
 

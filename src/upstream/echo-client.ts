@@ -211,6 +211,10 @@ class EchoCall implements HttpCall {
     this.#schedule();
   }
 
+  drain(): void {
+    this.resume();
+  }
+
   abort(): void {
     this.#isOver = true;
   }

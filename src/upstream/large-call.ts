@@ -140,6 +140,10 @@ class LargeCall implements HttpCall {
     this.#sentCall?.resume();
   }
 
+  drain(): void {
+    this.#sentCall?.drain();
+  }
+
   abort(): void {
     this.#isOver = true;
     if (this.#sentCall === undefined) this.#question.withdraw(ABORTED);

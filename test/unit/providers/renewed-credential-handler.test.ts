@@ -40,6 +40,7 @@ function runTo(
     isHeldUp: false,
     pause: () => undefined,
     resume: () => undefined,
+    drain: () => undefined,
     abort: () => void events.push('abort'),
   });
   handler.onStart(status, () => undefined);

@@ -22,6 +22,7 @@ import {
   failing,
   world,
 } from '../../fixtures/upstream-world.js';
+import { eventually } from '../../support/gateway.js';
 
 void t.test('a count knows whether the upstream got the thoughts of the conversation', async (t) => {
   for (const thoughtsBack of [true, undefined]) {
@@ -207,6 +208,33 @@ void t.test('a client that does not read stops the upstream', async (t) => {
   await downstream.ended;
   t.equal(downstream.text, event.repeat(events) + sse(chunkOf('', 'stop')) + DONE);
   t.strictSame(downstream.usage, REPORTED);
+});
+
+void t.test('a response that does not end once its outcome is known loses its connection soon', async (t) => {
+  const event = sse(chunkOf('x'));
+  const ended = STREAM + sse(usageEvent(USAGE)) + DONE;
+  const bodies: [name: string, status: number, body: string, later: string][] = [
+    ['a stream that is silent after [DONE]', 200, ended, ''],
+    ['a stream that goes on after [DONE]', 200, ended, event],
+    ['comments after [DONE]', 200, ended, ': ping\n\n'],
+    ['the body of an error', 503, '{"error":{}}', ' '],
+  ];
+  for (const [name, status, body, later] of bodies) {
+    const { call, upstreams } = await world(t, [
+      (_request, response) => {
+        response.writeHead(status, { 'content-type': status === 200 ? 'text/event-stream' : 'text/plain' });
+        response.write(body);
+        if (later === '') return;
+        const timer = setInterval(() => response.write(later), 50);
+        response.on('close', () => clearInterval(timer));
+      },
+    ]);
+    const { downstream } = call({ stream: true });
+    await downstream.ended;
+    t.equal(downstream.error?.code, status === 200 ? undefined : 'provider_unavailable', name);
+    await eventually(name, () => (upstreams[0]!.sockets.size === 0 ? true : undefined), 4_000);
+    t.equal(downstream.endings, 1, name);
+  }
 });
 
 void t.test('a bug of ours ends as internal_error, is logged, and closes the connection', async (t) => {
