@@ -6,7 +6,7 @@
  * goes through `safeText` (further test: test/e2e/upstream-test.test.ts).
  */
 import { AUTHORISING_HEADER } from '../config/provider-settings.js';
-import { DOOR_PATHS, type Service } from '../core/door-names.js';
+import { DOOR_NAMES, DOOR_PATHS, type DoorName, type Service } from '../core/door-names.js';
 import { isRecord, parsedJson } from '../core/json.js';
 import type { ProviderName } from '../core/provider-names.js';
 import type { TimeoutCode } from '../http1/call.js';
@@ -88,6 +88,11 @@ const UNREACHED: ReadonlySet<string> = new Set([
   'TIMEOUT_CONNECT' satisfies TimeoutCode,
   ...['EHOSTUNREACH', 'ENETUNREACH', 'ETIMEDOUT'],
 ]);
+
+/** OpenAI's path of a call without the `/v1`, which belongs to the base address. */
+const pathEndOf = (door: DoorName): string => DOOR_PATHS[door].slice('/v1'.length);
+/** Long ones first: `/chat/completions` ends with `/completions`. */
+const PATH_ENDS = DOOR_NAMES.map(pathEndOf).sort((first, second) => second.length - first.length);
 
 /** `model`: its id in the settings. `service`: what the probe asked the model for. */
 export function diagnosisOf(
@@ -182,15 +187,16 @@ function adviceOfStatus(
 
 /** Returns the advice for an address that responds, but not as the service's API. */
 function adviceOfAddress(target: UpstreamTarget, service: Service): string {
-  // OpenAI's path without the `/v1`, which belongs to the base address.
-  const path = DOOR_PATHS[service].slice('/v1'.length);
+  const path = pathEndOf(service);
   const address = addressOf(target);
   const name = target.provider?.name;
   if (name !== undefined)
     return `there is no interface of ${name} at ${address}: set url to the base address that its SDKs take${ADVICE_ENDS[name] ?? ''}`;
   const base = address.slice(0, -path.length);
-  if (base.endsWith(path)) {
-    return `url ends with ${path}, which is added to it: set it to ${base.slice(0, -path.length)}`;
+  const given = PATH_ENDS.find((end) => base.endsWith(end));
+  if (given !== undefined) {
+    const added = given === path ? 'which' : `and ${path}`;
+    return `url ends with ${given}, ${added} is added to it: set it to ${base.slice(0, -given.length)}`;
   }
   const problem = `there is no API for ${SERVICE_WORDS[service].api} at ${address}`;
   if (!/\/v\d/.test(base)) return `${problem}: url has no /v1, try ${base}/v1`;

@@ -1,5 +1,6 @@
 /** What each provider's words for an unknown model, and for a wrong address, are told as. */
 import t from 'tap';
+import { DOOR_PATHS, SERVICES } from '#src/core/door-names.js';
 import { diagnosisOf } from '#src/gateway/probe-diagnosis.js';
 import { targetOf } from '../../fixtures/upstream-server.js';
 
@@ -39,6 +40,19 @@ void t.test('a wrong address, and a request that is refused, are no unknown mode
   ])
     t.match(adviceOf(404, body), /there is no API for chat completions at/, JSON.stringify(body));
   t.match(adviceOf(400, { message: 'max_tokens is too large' }), /max_tokens is too large: it refuses/);
+  t.end();
+});
+
+void t.test('a url with the path of any call in it: the advice names the base address', (t) => {
+  for (const service of SERVICES)
+    for (const path of Object.values(DOOR_PATHS)) {
+      const called = DOOR_PATHS[service].slice('/v1'.length);
+      const target = targetOf('http://127.0.0.1:1', { path: `/proxy${path}${called}` });
+      const reply = { status: 404, contentType: 'text/plain', location: undefined, isCut: false, body: '' };
+      const { advice } = diagnosisOf(target, 'm', service, { kind: 'response', ...reply });
+      t.match(advice, /: set it to http:\/\/127\.0\.0\.1:1\/proxy\/v1$/, `${service} at ${path}`);
+      t.match(advice, `url ends with ${path.slice('/v1'.length)}, `, `${service} at ${path}`);
+    }
   t.end();
 });
 
