@@ -86,8 +86,8 @@ export function limitsByScope(models: Settings['models']): Map<string, DeclaredL
 
 /**
  * Reports limits that differ within a scope, and upstreams of one url and key if one counts by key and one by
- * model. Leaves out upstreams with errors. Call it after the key files were read, because scopes are compared
- * by their keys.
+ * model. Leaves out upstreams with errors, and those that count by a model whose id has one. Call it after
+ * the key files were read, because scopes are compared by their keys.
  */
 export function checkUpstreamLimits(
   { models }: SettingsDraft,
@@ -101,6 +101,7 @@ export function checkUpstreamLimits(
     const upstream = draft as UpstreamDraft;
     // Its scope, or its `quota_scope`, may be another one than the draft has.
     if (hasErrors(path) || urlOf(upstream) === '') return;
+    if (upstream.quota_scope === 'model' && (upstream.model ?? model.id) === undefined) return;
     const declared = declaredOf(upstream);
     if (declared.length === 0) return;
     const check = (scope: string, name: string, value: number | string): void => {

@@ -32,6 +32,24 @@ void t.test('limits that differ for one url and key name both places', (t) => {
   t.end();
 });
 
+void t.test('limits by model of models whose ids are wrong are not compared', (t) => {
+  for (const id of ['""', '7', '[a]', 'é']) {
+    const world = worldOf(t, {
+      'tollgate.yaml': fileOf(
+        model(id, at('requests_per_minute: 5, quota_scope: model')),
+        model(id, at('requests_per_minute: 6, quota_scope: model')),
+      ),
+    });
+    const wrong = faults(world);
+    t.equal(wrong.length, 2, id);
+    t.ok(
+      wrong.every((fault) => /models\[\d\]\.id: /.test(fault)),
+      wrong.join('\n'),
+    );
+  }
+  t.end();
+});
+
 void t.test('other keys, other addresses and limits by model may differ', (t) => {
   const world = worldOf(t, {
     'tollgate.yaml': fileOf(
