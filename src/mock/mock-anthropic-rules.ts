@@ -19,13 +19,19 @@ const OLD_VERSION = '2023-06-01';
 const VERSIONS: readonly unknown[] = [OLD_VERSION, '2026-10-21'];
 
 const CACHE_CONTROL = 'cache_control';
+/** The members of a request to count tokens. A message may have all of them too. */
+const COUNTED = [
+  ...'model messages system tools tool_choice thinking output_config speed user_profile_id'.split(' '),
+  ...['workspace_id', CACHE_CONTROL],
+];
 /** The members of each kind of object that has one form. */
 const MEMBERS = {
   request: [
-    ...'model messages max_tokens system stream stop_sequences temperature top_p top_k tools'.split(' '),
-    ...'tool_choice thinking output_config metadata service_tier container inference_geo'.split(' '),
-    ...['diagnostics', 'speed', 'user_profile_id', 'workspace_id', CACHE_CONTROL],
+    ...COUNTED,
+    ...'max_tokens stream stop_sequences temperature top_p top_k metadata service_tier container'.split(' '),
+    ...['inference_geo', 'diagnostics'],
   ],
+  count: COUNTED,
   message: ['role', 'content'],
   tool: [
     ...['name', 'description', 'input_schema', 'type', 'strict', 'allowed_callers', 'defer_loading'],
@@ -99,10 +105,13 @@ export function headersProblem(version: string | undefined, type: string | undef
   return type?.startsWith('application/json') === true ? undefined : 'content-type: must be application/json';
 }
 
-/** The first rule that the request breaks; undefined if it breaks none. `version`: one of VERSIONS. */
-export function anthropicProblem(request: Members, version: string): string | undefined {
+/**
+ * The first rule that the request breaks; undefined if it breaks none. `version`: one of VERSIONS. `isCount`:
+ * it only asks for the number of its tokens.
+ */
+export function anthropicProblem(request: Members, version: string, isCount = false): string | undefined {
   try {
-    checkRequest(request, version);
+    checkRequest(request, version, isCount);
     return undefined;
   } catch (error) {
     if (error instanceof Problem) return error.message;
@@ -110,12 +119,12 @@ export function anthropicProblem(request: Members, version: string): string | un
   }
 }
 
-function checkRequest(request: Members, version: string): void {
-  checkMembers(request, MEMBERS.request, '');
+function checkRequest(request: Members, version: string, isCount: boolean): void {
+  checkMembers(request, isCount ? MEMBERS.count : MEMBERS.request, '');
   must(typeof request.model === 'string', 'model: Field required');
   const { max_tokens: maxTokens, messages, system, stop_sequences: stopSequences, thinking } = request;
   // The mock does not check the bounds of the number.
-  must(Number.isInteger(maxTokens), 'max_tokens: Field required');
+  must(isCount || Number.isInteger(maxTokens), 'max_tokens: Field required');
   must(Array.isArray(messages) && messages.length > 0, 'messages: at least one message is required');
   for (const name of ['temperature', 'top_p'] as const) {
     const value = request[name];
@@ -135,7 +144,8 @@ function checkRequest(request: Members, version: string): void {
     );
   if (system !== undefined) checkContent(system, BLOCKS_OF_ROLE.system!, 'system');
   checkOutput(request);
-  checkThinking(thinking, maxTokens as number, request);
+  // A count has no bound of the output, which a budget of thinking would have to be less than.
+  checkThinking(thinking, isCount ? Infinity : (maxTokens as number), request);
   checkTools(request);
   checkSchemas(request);
   checkMessages(messages);

@@ -59,10 +59,7 @@ function read({ path, headers, body }: MockCall): MockRequest | MockError {
   if (headerProblem !== undefined) return errorOf(400, headerProblem);
   const request = parsedJson(body);
   if (!isRecord(request)) return errorOf(400, 'The request body is not valid JSON: object expected');
-  if (isCount && 'max_tokens' in request) return errorOf(400, 'max_tokens: Extra inputs are not permitted');
-  // A count has no bound of the output, which a budget of thinking would have to be less than.
-  const bounded = isCount ? { ...request, max_tokens: Number.MAX_SAFE_INTEGER } : request;
-  const problem = anthropicProblem(bounded, version!);
+  const problem = anthropicProblem(request, version!, isCount);
   if (problem !== undefined) return errorOf(400, problem);
   if (request.model === 'missing') return errorOf(404, 'model: missing');
   return { ...requestOf(request), ...(isCount && { isCount }) };

@@ -24,7 +24,7 @@ export function readClaude(operation: ClaudeOperation, model: string, body: stri
   const members = parsedJson(body);
   if (!isRecord(members)) return 'The request body is not valid JSON';
   if (operation !== 'count-tokens') {
-    const request = readInvoked(model, members, { isCount: false });
+    const request = readInvoked(model, members);
     const stream = operation === 'invoke-with-response-stream';
     return typeof request === 'string' ? request : { ...request, stream };
   }
@@ -33,26 +33,20 @@ export function readClaude(operation: ClaudeOperation, model: string, body: stri
   const invoked =
     typeof encoded === 'string' ? parsedJson(Buffer.from(encoded, 'base64').toString()) : undefined;
   if (!isRecord(invoked)) return 'input.invokeModel.body is required';
-  // Bedrock requires the member, which Anthropic's own count does not know.
-  const { max_tokens: maxTokens, ...counted } = invoked;
-  return Number.isInteger(maxTokens)
-    ? readInvoked(model, counted, { isCount: true })
-    : 'max_tokens: Field required';
+  // Bedrock counts a body that it could invoke: `max_tokens` is required, and all that a message has allowed.
+  const counted = readInvoked(model, invoked);
+  return typeof counted === 'string' ? counted : { ...counted, isCount: true };
 }
 
-/** Reads a body for InvokeModel, or for a count of its tokens. Such a body has no `model` and no `stream`. */
-function readInvoked(
-  model: string,
-  request: Members,
-  { isCount }: { readonly isCount: boolean },
-): MockRequest | string {
+/** Reads a body for InvokeModel. Such a body has no `model` and no `stream`. */
+function readInvoked(model: string, request: Members): MockRequest | string {
   const { anthropic_version: version, anthropic_beta: betas = [], ...members } = request;
   if (version !== VERSION) return `anthropic_version: must be "${VERSION}"`;
   if (!Array.isArray(betas) || !betas.every((beta) => typeof beta === 'string' && BETA.test(beta)))
     return 'invalid beta flag';
   for (const name of ['model', 'stream'])
     if (name in members) return `${name}: Extra inputs are not permitted`;
-  const requestOrError = readHostedClaude({ model, ...members }, isCount);
+  const requestOrError = readHostedClaude({ model, ...members }, false);
   if (!('error' in requestOrError)) return requestOrError;
   const { error } = parsedJson(requestOrError.error) as { error: { message: string } };
   return error.message;

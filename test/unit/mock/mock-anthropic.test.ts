@@ -147,7 +147,17 @@ void t.test('a count of tokens', (t) => {
     });
   t.match(counted({}), { isCount: true, promptTokens: 3 });
   t.match(counted({ thinking: { type: 'enabled', budget_tokens: 16_000 } }), { isCount: true });
-  t.match(counted({ max_tokens: 1 }), { status: 400, error: /max_tokens: Extra inputs/ });
+  for (const [name, value] of Object.entries({
+    max_tokens: 1,
+    stream: false,
+    temperature: 1,
+    top_k: 1,
+    stop_sequences: ['a'],
+    metadata: {},
+    service_tier: 'auto',
+    container: 'c',
+  }))
+    t.match(counted({ [name]: value }), { status: 400, error: new RegExp(`"${name}: Extra inputs`) }, name);
   t.end();
 });
 
