@@ -180,9 +180,10 @@ function toolNamesOf(config: unknown): string[] {
   if (toolChoice === undefined) return names;
   const [kind, choice] = unionMemberOf(toolChoice, 'toolChoice');
   const named = isRecord(choice) ? choice.name : undefined;
-  if (kind === 'tool' && !names.some((name) => name === named))
+  if (kind !== 'tool') return names;
+  if (!names.some((name) => name === named))
     throw new ConverseProblem(`toolChoice names the tool ${String(named)}, which toolConfig lacks`);
-  return names;
+  return [named as string];
 }
 
 /** Reads a body of Converse or ConverseStream. Throws a ConverseProblem at the first broken rule. */

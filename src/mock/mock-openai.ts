@@ -4,7 +4,7 @@
  *
  * Must hold: OpenAI's own SDK reads the responses (test/unit/mock/mock-openai-sdk.test.ts).
  */
-import { isRecord, parsedJson } from '../core/json.js';
+import { isRecord, membersOf, parsedJson } from '../core/json.js';
 import { doorFrames, doorResponse, readDoorRequest } from './mock-openai-doors.js';
 import { BYTES_PER_TOKEN, brokenSse, CREATED_SECONDS, sseFrame, directivesOf } from './mock-protocol.js';
 import type { MockCompletion, MockCall, MockError, MockProtocol, MockRequest } from './mock-protocol.js';
@@ -49,7 +49,7 @@ export function readMockRequest(body: string): MockRequest | undefined {
     includeUsage: isRecord(streamOptions) && streamOptions.include_usage === true,
     promptTokens: Math.ceil(promptBytes / BYTES_PER_TOKEN),
     directives: directivesOf(prompt),
-    toolNames: toolNamesOf(parsed.tools),
+    toolNames: allowedNames(toolNamesOf(parsed.tools), parsed.tool_choice),
     ...(parsed.tool_choice === 'none' && { forbidsTools: true }),
     endsWithToolResult: isRecord(lastMessage) && lastMessage.role === 'tool',
   };
@@ -61,6 +61,20 @@ function toolNamesOf(tools: unknown): string[] {
     const definition = isRecord(tool) ? tool.function : undefined;
     return isRecord(definition) && typeof definition.name === 'string' ? [definition.name] : [];
   });
+}
+
+/**
+ * The names of the tools that `choice`, a `tool_choice`, allows: of `names` those that it names, or all if it
+ * names none. mock-responses.ts calls it too: there a name is not in a member `function`.
+ */
+export function allowedNames(names: readonly string[], choice: unknown): readonly string[] {
+  if (!isRecord(choice)) return names;
+  const { tools } = choice.type === 'allowed_tools' ? membersOf(choice.allowed_tools ?? choice) : {};
+  const allowed = (Array.isArray(tools) ? (tools as unknown[]) : [choice]).map((tool) => {
+    const { function: named, name } = membersOf(tool);
+    return membersOf(named).name ?? name;
+  });
+  return names.filter((name) => allowed.includes(name));
 }
 
 /** The JSON of an error in OpenAI's form. mock-responses.ts writes it too. */

@@ -10,7 +10,7 @@
  * and each has its place in the stream as its `sequence_number`. One frame is one event.
  */
 import { isRecord, parsedJson, type Members } from '../core/json.js';
-import { errorText } from './mock-openai.js';
+import { allowedNames, errorText } from './mock-openai.js';
 import { BYTES_PER_TOKEN, brokenSse, CREATED_SECONDS, sseFrame, directivesOf } from './mock-protocol.js';
 import type { MockCompletion, MockCall, MockError, MockProtocol, MockRequest } from './mock-protocol.js';
 
@@ -58,8 +58,11 @@ function read({ body }: MockCall): MockRequest | MockError {
     promptTokens: Math.ceil(promptBytes / BYTES_PER_TOKEN),
     directives: directivesOf(prompt),
     ...(request.tool_choice === 'none' && { forbidsTools: true }),
-    toolNames: (Array.isArray(tools) ? (tools as unknown[]) : []).flatMap((tool) =>
-      isRecord(tool) && typeof tool.name === 'string' ? [tool.name] : [],
+    toolNames: allowedNames(
+      (Array.isArray(tools) ? (tools as unknown[]) : []).flatMap((tool) =>
+        isRecord(tool) && typeof tool.name === 'string' ? [tool.name] : [],
+      ),
+      request.tool_choice,
     ),
     endsWithToolResult: isRecord(lastItem) && lastItem.type === 'function_call_output',
   };

@@ -225,3 +225,50 @@ void t.test('a request that forbids tools gets no call of one', (t) => {
     }
   t.end();
 });
+
+void t.test('a request that allows some tools alone gets calls of these', (t) => {
+  const named = (type: string): object[] => ['f', 'g', 'h'].map((name) => ({ type, name }));
+  const inFunction = (tool: object): object => ({ type: 'function', function: tool });
+  const chat = { model: 'm', messages: [], tools: named('x').map(inFunction) };
+  const responses = { model: 'm', input: 'hi', tools: named('function') };
+  const allowed = { type: 'allowed_tools', mode: 'required', tools: named('function').slice(1) };
+  const allowedInChat = { mode: 'required', tools: named('x').slice(1).map(inFunction) };
+  const converse = {
+    messages: [{ role: 'user', content: [{ text: 'hi' }] }],
+    toolConfig: {
+      tools: ['f', 'g'].map((name) => ({ toolSpec: { name, inputSchema: { json: { type: 'object' } } } })),
+      toolChoice: { tool: { name: 'g' } },
+    },
+  };
+  const cases: [protocol: MockProtocol, path: string, members: object, names: string[]][] = [
+    [MOCK_PROTOCOLS.openai, '/v1/chat/completions', chat, ['f', 'g', 'h']],
+    [MOCK_PROTOCOLS.openai, '/v1/chat/completions', { ...chat, tool_choice: 'required' }, ['f', 'g', 'h']],
+    [
+      MOCK_PROTOCOLS.openai,
+      '/v1/chat/completions',
+      { ...chat, tool_choice: inFunction({ name: 'g' }) },
+      ['g'],
+    ],
+    [
+      MOCK_PROTOCOLS.openai,
+      '/v1/chat/completions',
+      { ...chat, tool_choice: { type: 'allowed_tools', allowed_tools: allowedInChat } },
+      ['g', 'h'],
+    ],
+    [RESPONSES_MOCK, '/v1/responses', { ...responses, tool_choice: { type: 'function', name: 'g' } }, ['g']],
+    [RESPONSES_MOCK, '/v1/responses', { ...responses, tool_choice: allowed }, ['g', 'h']],
+    [MOCK_PROTOCOLS.bedrock, '/model/m/converse', converse, ['g']],
+  ];
+  for (const [protocol, path, members, names] of cases)
+    t.match(
+      protocol.read({
+        path,
+        query: '',
+        headers: { authorization: 'Bearer k' },
+        body: JSON.stringify(members),
+      }),
+      { toolNames: names },
+      path,
+    );
+  t.end();
+});
