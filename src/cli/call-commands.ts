@@ -9,18 +9,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Command } from 'commander';
 import { PAGE_ITEMS_MAX } from '../admin/addresses.js';
 import type { CallsPageView, CallView } from '../admin/call-routes.js';
-import { csvOf } from '../core/csv.js';
 import { addAdminCommand, printIfMore } from './admin-command.js';
 import { NoResponse, readList, unreadText, withAdminClient, withGateway } from './admin-client.js';
-import {
-  CALL_COLUMNS,
-  CALL_CSV_FIELDS,
-  contentsLines,
-  csvCellsOf,
-  fieldsOf,
-  lineOf,
-  timelineLines,
-} from './call-text.js';
+import { CALL_COLUMNS, contentsLines, fieldsOf, lineOf, timelineLines } from './call-text.js';
+import { CALL_COLUMNS as CSV_COLUMNS, csvTextOf } from './export-columns.js';
 import {
   addAdminOptions,
   type AdminOptions,
@@ -119,7 +111,7 @@ async function listCalls(options: ListOptions): Promise<void> {
     const list = await readList(client, 'GET /calls', { query: { ...filtersOf(options), from, to } }, limit);
     if (options.json === true) printJson(list);
     else {
-      if (options.csv === true) process.stdout.write(csvOf(CALL_CSV_FIELDS, list.data.map(csvCellsOf)));
+      if (options.csv === true) process.stdout.write(csvTextOf(CSV_COLUMNS, list.data, { titles: true }));
       else await printTable(CALL_COLUMNS, list.data, 'No such call is kept.');
       printIfMore(list);
     }

@@ -1,12 +1,8 @@
 /**
- * The texts of a call: a row of a table, a line, its fields, its timeline, its contents, and a row of CSV.
- * call-commands.ts prints them; export-command.ts writes the CSV too. Pure.
- *
- * Must hold: names and order of the CSV's columns are public
- * (test/e2e/call-record.test.ts, test/e2e/contents.test.ts, test/e2e/export.test.ts).
+ * The texts of a call: a row of a table, a line, its fields, its timeline and its contents. call-commands.ts
+ * prints them. Pure.
  */
 import type { CallView, ContentsView } from '../admin/call-routes.js';
-import type { CsvCell } from '../core/csv.js';
 import type { Column } from './table.js';
 
 export const CALL_COLUMNS: readonly Column<CallView>[] = [
@@ -136,43 +132,4 @@ function namedText(id: string | null, name: string | null, whyNoName: string): s
 /** Returns text such as `2025-01-31 12:00:00.123Z`. */
 function endedText(time: string): string {
   return time.replace('T', ' ');
-}
-
-/** The columns of CSV, in their public order: all fields but CALL_LIST_FIELDS (export-command.ts). */
-export const CALL_CSV_FIELDS = [
-  'time',
-  'request_id',
-  'route',
-  'account',
-  'account_name',
-  'key',
-  'key_name',
-  'model',
-  'answered_model',
-  'upstream',
-  'stream',
-  'cache',
-  'status',
-  'code',
-  'prompt_tokens',
-  'cached_tokens',
-  'cache_write_tokens',
-  'cache_write_1h_tokens',
-  'completion_tokens',
-  'reasoning_tokens',
-  'source',
-  'cost',
-  'first_token_ms',
-  'duration_ms',
-  'queued_ms',
-  'admitted_ms',
-  'error',
-] as const satisfies readonly (keyof CallView)[];
-
-/** Returns the values of a call in the order of CALL_CSV_FIELDS. */
-export function csvCellsOf(call: CallView): CsvCell[] {
-  return CALL_CSV_FIELDS.map((name) => {
-    const value = call[name];
-    return typeof value === 'boolean' ? String(value) : value;
-  });
 }

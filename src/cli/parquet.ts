@@ -41,7 +41,7 @@ const TYPES: Readonly<Record<ParquetKind, Omit<SchemaElement, 'name'>>> = {
 /** A value as hyparquet-writer takes it: 64-bit integers and decimals as bigint. */
 type Value = string | number | bigint | boolean | null;
 
-/** The casts are safe: the compiler compares each kind with its field (KindOf of export-command.ts). */
+/** The casts are safe: the compiler compares each kind with its field (KindOf of export-columns.ts). */
 function valueOf(kind: ParquetKind, value: unknown): Value {
   if (value === null || value === undefined) return null;
   switch (kind) {
