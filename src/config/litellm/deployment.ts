@@ -5,11 +5,9 @@
  * _deployment_ the entry after its conversion. `modelName` is the model's name for callers, `model` the
  * provider's name of it. `speaks` is the provider whose own protocol the upstream speaks, if not OpenAI's.
  *
- * Must hold (test/unit/config/litellm/import.test.ts):
- * - No secret of the file is written.
- * - What is not carried over gets a remark. So who reads a name and does not use its value adds one
- *   (test/unit/config/litellm/remarks.test.ts), and `remarkUnread`, which adds one on each name that was not
- *   read, is called last. Names of an entry that is left out get none.
+ * Must hold: no secret of the file is written (test/unit/config/litellm/import.test.ts). What is not carried
+ * over gets a remark, as remarks.ts says: so `remarkUnread` is called last. Names of an entry that is left
+ * out get none (test/unit/config/litellm/remarks.test.ts).
  */
 import type { Service } from '../../core/door-names.js';
 import { OUTPUT_TOKENS_MAX } from '../catalog-schema.js';
@@ -32,15 +30,17 @@ import { DROP_PARAMS_REASON, type ImportMap, PARAMETER_REASONS, reasonOf } from 
 import { keyOf, withoutAddressSecrets } from './secrets.js';
 import { serviceOf } from './service.js';
 
+/** An upstream in Tollgate's file, with the names of the file. What is undefined is not written. */
 export interface Upstream extends Partial<NativeSettings> {
-  readonly key?: string;
+  readonly key: string | undefined;
   readonly model: string;
-  readonly betas?: readonly string[];
-  readonly headers?: Readonly<Record<string, string>>;
+  readonly member_names: Provider['memberNames'];
+  readonly drop_unsupported: true | undefined;
+  readonly betas: readonly string[] | undefined;
+  readonly headers: Readonly<Record<string, string>> | undefined;
   readonly first_byte_timeout_ms?: number;
   readonly idle_timeout_ms?: number;
   readonly total_timeout_ms?: number;
-  readonly drop_unsupported?: true;
 }
 
 /** One entry of the file, converted. */
@@ -163,13 +163,13 @@ function upstreamOf(read: ReadEntry, context: DeploymentContext): Upstream | und
   const dropsUnsupported = dropsUnsupportedOf(params, speaks, context);
   return {
     ...settings,
-    ...(key === undefined ? {} : { key }),
+    key,
     // `settings` has the model if an address of Azure names it. The file may have `os.environ/NAME` as model.
     model: settings.model ?? variables.text(providerModel.model),
-    ...(provider.memberNames === undefined ? {} : { member_names: provider.memberNames }),
-    ...(dropsUnsupported ? { drop_unsupported: true } : {}),
-    ...(betas === undefined ? {} : { betas }),
-    ...(Object.keys(headers).length === 0 ? {} : { headers }),
+    member_names: provider.memberNames,
+    drop_unsupported: dropsUnsupported || undefined,
+    betas,
+    headers: Object.keys(headers).length === 0 ? undefined : headers,
     ...(timeoutMs === undefined ? {} : timeoutsOf(timeoutMs)),
   };
 }
@@ -241,9 +241,7 @@ export function timeoutOf(section: ImportMap, name: string): number | undefined 
  * does not bound the whole call. Tollgate's bound lets a call have the longest silence before the first byte
  * and another one later, if both fit into TIMEOUT_MS_MAX.
  */
-function timeoutsOf(
-  timeoutMs: number,
-): Pick<Upstream, 'first_byte_timeout_ms' | 'idle_timeout_ms' | 'total_timeout_ms'> {
+function timeoutsOf(timeoutMs: number): Partial<Upstream> {
   const totalMs = Math.min(2 * timeoutMs, TIMEOUT_MS_MAX);
   return {
     first_byte_timeout_ms: timeoutMs,

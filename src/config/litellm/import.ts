@@ -9,7 +9,7 @@
  * - All maps of the file are read before `remarkSections` and `remarkCredential`, which add a remark on each
  *   name that was not read until then.
  */
-import { Document, isMap, isSeq, type Node } from 'yaml';
+import { Document, type Node } from 'yaml';
 import { ConfigError } from '../config-error.js';
 import { MODELS_MAX, UPSTREAMS_MAX } from '../catalog-schema.js';
 import { loadSettings } from '../load.js';
@@ -62,8 +62,9 @@ export function importLitellm(text: string, fileName: string): LitellmImport {
     timeoutMs: timeoutOf(router, 'timeout') ?? timeoutOf(litellm, 'request_timeout'),
     dropsParameters: litellm.flag('drop_params') ?? false,
   };
-  const leftOut: ImportMap[] = [];
-  const models = withFallbacks(withAliases(modelsOf(entries, context, leftOut), router), [router, litellm]);
+  const namedModels = withAliases(modelsOf(entries, context), router);
+  const models = withFallbacks(namedModels, [router, litellm]);
+  const imported = models.reduce((count, { upstreams }) => count + upstreams.length, 0);
   const isAnyUntranslated = models.some(({ upstreams }) =>
     upstreams.some(({ provider }) => !isTranslated(provider)),
   );
@@ -80,7 +81,7 @@ export function importLitellm(text: string, fileName: string): LitellmImport {
   const variables = [...new Set(variablesOf(yaml))];
   for (const problem of problemsOf(yaml, variables, models))
     file.remark('model_list', `config check will reject what was written: ${problem}`);
-  return { yaml, remarks: remarks.list, variables, leftOut: leftOut.length };
+  return { yaml, remarks: remarks.list, variables, leftOut: entries.length - imported };
 }
 
 /** Returns the names of the variables in the written file. No text of the file has a line break. */
@@ -166,50 +167,31 @@ function problemOfName(name: string | undefined): string {
     : MODEL_NAME_RULE;
 }
 
-/** Makes one model of all entries with the same name. Adds the entries that are in no model to `leftOut`. */
-function modelsOf(
-  entries: readonly ImportMap[],
-  context: DeploymentContext,
-  leftOut: ImportMap[],
-): ImportedModel[] {
+/** Makes one model of all entries with the same name. An entry that is in no model has a remark. */
+function modelsOf(entries: readonly ImportMap[], context: DeploymentContext): ImportedModel[] {
   const byName = new Map<string, Deployment[]>();
   for (const entry of entries) {
     const name = entry.text('model_name');
     if (name === undefined || !MODEL_NAME.test(name)) {
       entry.remark('model_name', `${problemOfName(name)}; the entry was left out`);
-      leftOut.push(entry);
       continue;
     }
     const deployment = importDeployment(entry, name, context);
     for (const unreadName of entry.unread) entry.remark(unreadName, 'has no counterpart');
+    if (deployment === undefined) continue;
     const deployments = byName.get(name);
-    if (deployment === undefined) {
-      leftOut.push(entry);
-    } else if (deployments !== undefined) {
-      deployments.push(deployment);
-    } else if (byName.size < MODELS_MAX) {
-      byName.set(name, [deployment]);
-    } else {
-      entry.remark('model_name', `left out: there are at most ${MODELS_MAX} models`);
-      leftOut.push(entry);
-    }
+    if (deployments !== undefined) deployments.push(deployment);
+    else if (byName.size < MODELS_MAX) byName.set(name, [deployment]);
+    else entry.remark('model_name', `left out: there are at most ${MODELS_MAX} models`);
   }
-  for (const deployments of byName.values())
-    leftOut.push(...deployments.slice(UPSTREAMS_MAX).map(({ entry }) => entry));
   const allDeployments = [...byName.values()].flatMap((deployments) => deployments.slice(0, UPSTREAMS_MAX));
   return Array.from(byName, ([name, deployments]) => importModel(name, deployments, allDeployments));
 }
 
 function withAliases(models: readonly ImportedModel[], router: ImportMap): ImportedModel[] {
-  const aliases = importAliases(
-    router,
-    models.map(({ id }) => id),
-  );
-  return models.map(({ id, ...model }) => {
-    const modelAliases = aliases.get(id);
-    // In the file that is written, the aliases follow the id.
-    return modelAliases === undefined ? { id, ...model } : { id, aliases: modelAliases, ...model };
-  });
+  const ids = models.map(({ id }) => id);
+  const aliases = importAliases(router, ids);
+  return models.map((model) => ({ ...model, aliases: aliases.get(model.id) }));
 }
 
 /** Escapes `${` in names, because LiteLLM takes the names of models as they are, not from the environment. */
@@ -218,8 +200,8 @@ function withEscapedNames(model: ImportedModel): ImportedModel {
   return {
     ...model,
     id: escapedText(id),
-    ...(aliases !== undefined && { aliases: aliases.map(escapedText) }),
-    ...(fallbacks !== undefined && { fallbacks: fallbacks.map(escapedText) }),
+    aliases: aliases?.map(escapedText),
+    fallbacks: fallbacks?.map(escapedText),
   };
 }
 
@@ -235,14 +217,13 @@ function documentOf(models: readonly ImportedModel[], fileName: string): string 
   document.commentBefore =
     ` Made from ${fileName.replaceAll(/\s+/g, ' ')} by: tollgate config import-litellm\n` +
     ' Check with: tollgate config check';
-  const comment = (node: unknown, text: string): void => {
-    if (isMap(node)) (node as Node).commentBefore = ` ${text}`;
+  const comment = (list: 'models' | 'plans', index: number, text: string): void => {
+    // The cast: `document` was made of lists of maps.
+    (document.getIn([list, index]) as Node).commentBefore = ` ${text}`;
   };
-  const nodes = document.get('models');
   models.forEach(({ price }, index) => {
-    if (price === undefined && isSeq(nodes)) comment(nodes.items[index], 'No price: its calls cost nothing.');
+    if (price === undefined) comment('models', index, 'No price: its calls cost nothing.');
   });
-  const planNodes = document.get('plans');
-  if (isSeq(planNodes)) comment(planNodes.items[0], 'Of no setting of LiteLLM: write your own limits.');
+  comment('plans', 0, 'Of no setting of LiteLLM: write your own limits.');
   return `${document.toString({ lineWidth: 0 }).trimEnd()}\n`;
 }

@@ -3,12 +3,8 @@
  * `model_name`: the price, the upstreams' weights and priorities, the aliases, the fallbacks. import.ts calls
  * `importModel`, `importAliases` and `withFallbacks`, in the command `tollgate config import-litellm`. Pure.
  *
- * An ImportMap (remarks.ts) remembers which names were read: `take`, `map`, `text` and `number` mark a name
- * as read. At the end, each name that was not read gets a remark. So a function that reads a name and cannot
- * use its value adds the remark itself.
- *
- * Must hold: what `config check` would reject is left out, with a remark
- * (test/unit/config/litellm/import.test.ts).
+ * Must hold: what `config check` would reject is left out, with a remark, and so is all else that is read and
+ * not used, as remarks.ts says (test/unit/config/litellm/import.test.ts).
  */
 import type { Service } from '../../core/door-names.js';
 import { IDENTIFIER_PATTERN } from '../annotations.js';
@@ -23,18 +19,21 @@ import type { Deployment, Upstream } from './deployment.js';
 import { type ModelPrice, priceOf } from './price.js';
 import type { ImportMap } from './remarks.js';
 
-/** A model in Tollgate's file, with the names and in the order of the file. */
+/**
+ * A model in Tollgate's file, with the names of the file. It is written in the order of the members in
+ * `importModel`; what is undefined is not written.
+ */
 export interface ImportedModel {
   readonly id: string;
-  readonly aliases?: readonly string[];
+  readonly aliases: readonly string[] | undefined;
   readonly owned_by: string;
-  readonly price?: ModelPrice;
-  readonly serves?: readonly Service[];
-  readonly max_output_tokens?: number;
-  readonly fallbacks?: readonly string[];
-  readonly fallback_on?: readonly FallbackReason[];
+  readonly price: ModelPrice | undefined;
+  readonly serves: readonly Service[] | undefined;
+  readonly max_output_tokens: number | undefined;
+  readonly fallbacks: readonly string[] | undefined;
+  readonly fallback_on: readonly FallbackReason[] | undefined;
   readonly upstreams: readonly (Upstream &
-    Limits & { readonly weight?: number; readonly priority?: number })[];
+    Limits & { readonly weight: number | undefined; readonly priority: number | undefined })[];
 }
 
 /** What a model without the setting `serves` serves. */
@@ -80,15 +79,18 @@ export function importModel(
     );
   return {
     id,
+    aliases: undefined,
     owned_by: kept[0]!.provider,
-    ...(price === undefined ? {} : { price }),
-    ...(serves.length === 1 && serves[0] === 'chat' ? {} : { serves }),
-    ...(outputTokensMax === undefined ? {} : { max_output_tokens: outputTokensMax }),
-    upstreams: kept.map(({ upstream }, index) => ({
-      ...upstream,
-      ...limitsOf(kept[index]!, allDeployments),
-      ...(weights === undefined ? {} : { weight: weights[index]! }),
-      ...(priorities === undefined ? {} : { priority: priorities[index]! }),
+    price,
+    serves: serves.length === 1 && serves[0] === 'chat' ? undefined : serves,
+    max_output_tokens: outputTokensMax,
+    fallbacks: undefined,
+    fallback_on: undefined,
+    upstreams: kept.map((deployment, index) => ({
+      ...deployment.upstream,
+      ...limitsOf(deployment, allDeployments),
+      weight: weights?.[index],
+      priority: priorities?.[index],
     })),
   };
 }
@@ -340,8 +342,5 @@ function withFallbacksOf(
       `${ofModel}: ${ids.size - servingIds.length} of its models serve something else`,
     );
   if (servingIds.length === 0) return model;
-  // In the file that is written, the upstreams come last.
-  const { upstreams, ...withoutUpstreams } = model;
-  const fallbacks = servingIds.slice(0, FALLBACKS_MAX);
-  return { ...withoutUpstreams, fallbacks, fallback_on: [...reasons], upstreams };
+  return { ...model, fallbacks: servingIds.slice(0, FALLBACKS_MAX), fallback_on: [...reasons] };
 }

@@ -5,8 +5,7 @@
  * upstream's address. import.ts, deployment.ts and headers.ts call it, in the process of `tollgate config
  * import-litellm`. Pure. `params` is an entry's map `litellm_params`.
  *
- * Must hold: a secret that the file has inline is never printed; a reference to a variable takes its place
- * (test/unit/config/litellm/import.test.ts).
+ * Must hold: as secrets.ts (test/unit/config/litellm/import.test.ts).
  */
 import type { ProviderName } from '../../core/provider-names.js';
 import { withoutAddedPath } from '../provider-settings.js';
@@ -244,10 +243,7 @@ export interface NativeSettings {
 }
 
 /** LiteLLM's default regions, for the providers that need one. */
-const REGIONS: Readonly<Partial<Record<ProviderName, string>>> = {
-  vertex: 'us-central1',
-  bedrock: 'us-west-2',
-};
+const REGIONS = { vertex: 'us-central1', bedrock: 'us-west-2' } as const;
 /** Finds the deployment that an address of Azure names. LiteLLM calls it in place of the model. */
 const AZURE_DEPLOYMENT = /\/openai\/deployments\/([\w.-]+)/;
 
@@ -272,7 +268,7 @@ export function nativeSettings(
   if (addressText?.startsWith('${') === true)
     params.remark(
       'api_base',
-      `the variable must be the provider's own address: no path, no slash at its end`,
+      "the variable must be the provider's own address: no path, no slash at its end",
     );
   const address = addressText === undefined ? undefined : withoutAddedPath(speaks, addressText);
   const url = address === undefined ? undefined : checkedUrl(params, address);
@@ -333,10 +329,10 @@ function vertexSettings(
   return { region, project, ...(isFile && { credentials_file: credentials }) };
 }
 
-/** Returns the region, or LiteLLM's default with a remark. `speaks`: a provider of REGIONS. */
-function regionOf(params: ImportMap, region: string | undefined, speaks: ProviderName): string {
+/** Returns the region, or LiteLLM's default with a remark. */
+function regionOf(params: ImportMap, region: string | undefined, speaks: keyof typeof REGIONS): string {
   if (region !== undefined) return region;
-  const defaultRegion = REGIONS[speaks]!;
+  const defaultRegion = REGIONS[speaks];
   params.remark('model', `no region is given: ${defaultRegion} was taken`);
   return defaultRegion;
 }
