@@ -129,11 +129,12 @@ const STRING_BYTES_MAX = 4 * 1024;
  */
 const BATCH_BYTES_MAX = 256 * 1024;
 
-export class FramePort {
+/** `Sent` and `Received`: the frames of this side, and those of the other. */
+export class FramePort<Sent extends Frame, Received extends Frame> {
   readonly #port: FrameTransport;
   readonly #out: SpscWriter;
   readonly #in: SpscReader;
-  readonly #onFrame: (frame: Frame, hasNext: boolean) => void;
+  readonly #onFrame: (frame: Received, hasNext: boolean) => void;
   readonly #onRecord = (recordAt: number): void => this.#deliverBefore(readFrame(this.#in, recordAt));
   readonly #onTurnEnd = (): void => {
     this.#isScheduled = false;
@@ -158,7 +159,10 @@ export class FramePort {
    * once. Bytes of a frame are valid until `onFrame` returns; bytes of a frame with `hasNext` until `onFrame`
    * has returned for the next frame too.
    */
-  constructor({ port, incoming, outgoing }: FrameChannel, onFrame: (frame: Frame, hasNext: boolean) => void) {
+  constructor(
+    { port, incoming, outgoing }: FrameChannel,
+    onFrame: (frame: Received, hasNext: boolean) => void,
+  ) {
     this.#port = port;
     this.#out = new SpscWriter(outgoing);
     this.#in = new SpscReader(incoming);
@@ -175,7 +179,7 @@ export class FramePort {
    * Queues a frame; after `close` it is lost. Its bytes are copied. The whole buffer of a large body is
    * transferred, so nobody may need anything in that buffer later.
    */
-  push(frame: Frame): void {
+  push(frame: Sent): void {
     if (!writeFrame(this.#out, frame)) this.#post(frame);
     else if (frame.kind === FRAME_CALL && frame.request.largeBody !== undefined)
       this.#addItem(frame.request.largeBody, frame.request.largeBody);
@@ -254,7 +258,8 @@ export class FramePort {
   #deliverBefore(next: Frame | undefined): void {
     const frame = this.#pending;
     this.#pending = next;
-    if (frame !== undefined) this.#onFrame(frame, frame.id === next?.id);
+    // The cast: the other side's `push` takes no other frames.
+    if (frame !== undefined) this.#onFrame(frame as Received, frame.id === next?.id);
   }
 }
 

@@ -28,9 +28,10 @@ import {
   FRAME_FAIL,
   FRAME_STOP,
   FRAME_TRIED,
-  type Frame,
+  type ListenerFrame,
   type TriedAttempt,
   type UpstreamRequest,
+  type WorkerFrame,
 } from './messages.js';
 import { OpenCalls, type CallId } from './open-calls.js';
 
@@ -67,7 +68,7 @@ export interface SlotRange {
 
 /** A worker, as this listener sees it. */
 interface AttachedWorker {
-  readonly port: FramePort;
+  readonly port: FramePort<ListenerFrame, WorkerFrame>;
   /** Calls of this listener that the worker has not ended. The channel's `inFlight` counts others too. */
   inFlight: number;
 }
@@ -262,7 +263,7 @@ export class ListenerChannel {
     return leastLoaded;
   }
 
-  #receive(frame: Frame, hasNext: boolean): void {
+  #receive(frame: WorkerFrame, hasNext: boolean): void {
     const call = this.#calls.get(frame.id);
     // The call's worker was detached, or the call has ended.
     if (call === undefined) return;
@@ -284,7 +285,7 @@ export class ListenerChannel {
         this.#finish(call, receiver.onFail(frame.error));
         return;
       default:
-        invariant(false, `a worker sends tried, data, end, cut or fail, not kind ${frame.kind}`);
+        frame satisfies never;
     }
   }
 

@@ -75,7 +75,10 @@ interface TriedFrame {
   readonly id: CallId;
   readonly attempt: TriedAttempt;
 }
-export type Frame = CallFrame | SignalFrame | DataFrame | EndFrame | FailFrame | TriedFrame;
+/** What a listener sends, and what a worker sends. */
+export type ListenerFrame = CallFrame | SignalFrame;
+export type WorkerFrame = DataFrame | EndFrame | FailFrame | TriedFrame;
+export type Frame = ListenerFrame | WorkerFrame;
 
 /** An attempt that has failed, or whose client left before it was over, for the call log. */
 export interface TriedAttempt {

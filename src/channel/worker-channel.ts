@@ -22,10 +22,11 @@ import {
   FRAME_TRIED,
   type CallFrame,
   type DownstreamHandle,
-  type Frame,
+  type ListenerFrame,
   type StartSession,
   type TriedAttempt,
   type UpstreamSession,
+  type WorkerFrame,
 } from './messages.js';
 import { OpenCalls, slotOfCall, type CallId } from './open-calls.js';
 
@@ -33,7 +34,7 @@ const EMPTY = new Uint8Array(0);
 
 export class WorkerChannel {
   readonly #table: CallTable;
-  readonly #port: FramePort;
+  readonly #port: FramePort<WorkerFrame, ListenerFrame>;
   readonly #startSession: StartSession;
   readonly #sessions: OpenCalls<UpstreamSession>;
 
@@ -60,7 +61,7 @@ export class WorkerChannel {
   }
 
   /** Ignores a frame for a call that is not open: it was sent before the call's last frame had arrived. */
-  #receive(frame: Frame): void {
+  #receive(frame: ListenerFrame): void {
     switch (frame.kind) {
       case FRAME_CALL:
         this.#start(frame);
@@ -75,7 +76,7 @@ export class WorkerChannel {
         notify(this.#sessions.get(frame.id), 'onCredit');
         return;
       default:
-        invariant(false, `a listener sends call, cancel, stop or credit, not kind ${frame.kind}`);
+        frame satisfies never;
     }
   }
 
@@ -106,11 +107,16 @@ class SessionHandle implements DownstreamHandle {
   readonly #id: CallId;
   readonly #slot: CallSlot;
   readonly #table: CallTable;
-  readonly #port: FramePort;
+  readonly #port: FramePort<WorkerFrame, ListenerFrame>;
   readonly #sessions: OpenCalls<UpstreamSession>;
   isEnded = false;
 
-  constructor(id: CallId, table: CallTable, port: FramePort, sessions: OpenCalls<UpstreamSession>) {
+  constructor(
+    id: CallId,
+    table: CallTable,
+    port: FramePort<WorkerFrame, ListenerFrame>,
+    sessions: OpenCalls<UpstreamSession>,
+  ) {
     this.#id = id;
     this.#slot = slotOfCall(id);
     this.#table = table;
@@ -152,7 +158,7 @@ class SessionHandle implements DownstreamHandle {
     this.#finish({ kind: FRAME_FAIL, id: this.#id, error });
   }
 
-  #finish(frame: Frame): void {
+  #finish(frame: WorkerFrame): void {
     invariant(!this.isEnded, 'a call ends once');
     this.isEnded = true;
     // Does nothing within `startSession`, before the session was added.

@@ -12,11 +12,11 @@
  */
 import { type ErrorRecord, invariant } from '../core/errors.js';
 import { type DoorName, SERVICE_OF } from '../core/door-names.js';
-import { GROUP_DEPTH_MAX } from '../core/limits.js';
 import type { RoutingMember } from '../core/routing-members.js';
 import { QUOTA_KINDS } from '../core/quotas.js';
 import { asPicoUnits, type CallSlot, ceilDiv, type MonotonicMs } from '../core/units.js';
 import type { CallNeeds, QuotaRejection } from '../ledger/quota-rejections.js';
+import { SCOPES_MAX } from '../ledger/reservations.js';
 import { promptTokensMaxOf, withModelId, withOutputTokensMax, type ChatCall } from '../protocol/chat-call.js';
 import { type ModelEntry, type PlanEntry, worstCaseOf } from '../registry/catalog.js';
 import type { CallContext, Caller, ListenerContext } from './context.js';
@@ -40,8 +40,6 @@ import {
 const MS_PER_SECOND = 1_000;
 /** What a call at a door with `isFree` needs: only a call slot, and a request of the model's minute. */
 const FREE: CallNeeds = { hold: asPicoUnits(0n), tokens: 0, isFree: true };
-/** The most scopes of one call: its key, its account, the account's rule for the model, and groups. */
-const SCOPES_MAX = 3 + GROUP_DEPTH_MAX;
 /**
  * How often the output of a call can be lowered: once by the balance, and for each scope once by the spending
  * of a day and once by the spending of a month. The number bounds the loop of `reserve`.
