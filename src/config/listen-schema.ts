@@ -1,7 +1,7 @@
 /**
  * Declares the sections `listen` and `admin`: addresses, TLS, and the web pages that may call (CORS).
  * schema.ts has both sections as part of all settings, and annotations.ts says what the keywords that begin
- * with `x-` mean. `Cors` (request/cors.ts) and admin/allowed-hosts.ts enforce `listen.cors` and
+ * with `x-` mean. `Cors` (request/response.ts) and admin/allowed-hosts.ts enforce `listen.cors` and
  * `admin.hosts`. Main threads and commands.
  *
  * Must hold: an origin is written as browsers send it, because listeners compare it with the header `Origin`

@@ -20,7 +20,6 @@ import { requestIdOf } from '../telemetry/call-record.js';
 import type { Route } from '../telemetry/metrics-layout.js';
 import type { CallTracer } from './call-trace.js';
 import { ChatExchange } from './chat-exchange.js';
-import { Cors } from './cors.js';
 import type { DrainOptions } from './connections.js';
 import { CallContext, type IntakeContext } from './context.js';
 import { takeDiscard } from './discard-budget.js';
@@ -29,7 +28,7 @@ import { ModelRoutes } from './model-routes.js';
 import { CHUNKED_BODY, NOTHING_HERE } from './rejections.js';
 import { RequestHead } from './request-head.js';
 import type { CorsSettings } from './messages.js';
-import { DOCUMENT_PATH, rejectAndClose, writeDocument, writeError } from './response.js';
+import { Cors, DOCUMENT_PATH, rejectAndClose, writeDocument, writeError } from './response.js';
 
 /** How often each body that is read and each response that is written in pieces is checked for progress. */
 const SWEEP_PERIOD_MS = 1_000;

@@ -1,17 +1,21 @@
 /**
  * Writes responses: status lines, headers, error bodies. Every phase that responds calls it, and
- * listener-server.ts and model-routes.ts. cors.ts makes the CORS lines. Listener thread.
+ * listener-server.ts and model-routes.ts. Cors makes the lines by which browsers know which scripts of web
+ * pages may call; listener-server.ts has one for each set of settings. Listener thread.
  *
  * Must hold: every function runs inside a cork of µWebSockets.js (µWS), so that a response is one write; the
  * callbacks of µWS for a new request are corked. Nothing of a request may be written into a head, or a caller
  * could add headers of its own (test/e2e/head.test.ts; for `durationOf`
- * test/unit/request/response.duration.test.ts).
+ * test/unit/request/response.duration.test.ts). An origin in a response is from the settings, never from
+ * the request; each header that a response may have is in EXPOSED_HEADERS
+ * (test/unit/request/response.heads.test.ts, test/e2e/cors.test.ts).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import type { ErrorRecord } from '../core/errors.js';
 import { PUBLIC_DOCUMENT } from '../protocol/generated.js';
 import type { ChatExchange } from './chat-exchange.js';
 import type { CallContext, TokenLimitState } from './context.js';
+import type { CorsSettings } from './messages.js';
 
 /**
  * Has each status of core/errors.ts and of the doors' own errors, or a head says `undefined`
@@ -188,4 +192,49 @@ export function endWithoutBody(res: HttpResponse, endsConnection: boolean): void
 export function writeDocument(res: HttpResponse, context: CallContext, endsConnection: boolean): void {
   writeHead(res, 200, context, JSON_TYPE, endsConnection);
   endResponse(res, DOCUMENT, context, endsConnection);
+}
+
+/** The headers that scripts of web pages may read: all that responses have at any door. */
+const EXPOSED_HEADERS =
+  'x-request-id, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, retry-after, idempotent-replayed, x-tollgate-model, x-tollgate-cache, age, request-id, anthropic-ratelimit-requests-limit, anthropic-ratelimit-requests-remaining, anthropic-ratelimit-requests-reset, anthropic-ratelimit-tokens-limit, anthropic-ratelimit-tokens-remaining, anthropic-ratelimit-tokens-reset';
+/** `*` allows all headers but authorization. Some browsers take `*` for a name, so others are named too. */
+const ALLOWED_HEADERS = 'authorization, content-type, idempotency-key, traceparent, x-request-id, *';
+const VARY_LINE = '\r\nvary: origin';
+
+export class Cors {
+  readonly #linesByOrigin: ReadonlyMap<string, string>;
+  /** For all origins that `#linesByOrigin` lacks. */
+  readonly #otherLines: string;
+  readonly #preflightLines: string;
+
+  constructor({ origins, maxAgeSeconds }: CorsSettings) {
+    const allowsAll = origins.includes('*');
+    // If all origins get the same lines, caches need no `vary`.
+    this.#otherLines = allowsAll ? linesAllowing('*') : VARY_LINE;
+    this.#linesByOrigin = new Map(
+      allowsAll ? [] : origins.map((origin) => [origin, VARY_LINE + linesAllowing(origin)]),
+    );
+    this.#preflightLines =
+      '\r\naccess-control-allow-methods: GET, HEAD, POST' +
+      `\r\naccess-control-allow-headers: ${ALLOWED_HEADERS}\r\naccess-control-max-age: ${maxAgeSeconds}`;
+  }
+
+  /** The lines of a response to a request with that header `Origin`, each with a line break before it. */
+  linesFor(origin: string | undefined): string {
+    return (origin === undefined ? undefined : this.#linesByOrigin.get(origin)) ?? this.#otherLines;
+  }
+
+  /**
+   * Responds to a preflight with 204 in any case. If the origin is not allowed, the response lacks the lines
+   * that allow the origin, and the browser reports that.
+   */
+  writePreflight(res: HttpResponse, corsLines: string, requestId: string, endsConnection: boolean): void {
+    const preflightLines = corsLines === VARY_LINE ? '' : this.#preflightLines;
+    res.writeStatus(`204 No Content${corsLines}${preflightLines}\r\nx-request-id: ${requestId}`);
+    endWithoutBody(res, endsConnection);
+  }
+}
+
+function linesAllowing(origin: string): string {
+  return `\r\naccess-control-allow-origin: ${origin}\r\naccess-control-expose-headers: ${EXPOSED_HEADERS}`;
 }

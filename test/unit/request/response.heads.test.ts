@@ -6,8 +6,7 @@ import { DOORS } from '#src/doors/doors.js';
 import { PUBLIC_DOCUMENT } from '#src/protocol/generated.js';
 import type { ChatExchange } from '#src/request/chat-exchange.js';
 import { CallContext } from '#src/request/context.js';
-import { Cors } from '#src/request/cors.js';
-import { writeChatHead, writeError } from '#src/request/response.js';
+import { Cors, writeChatHead, writeError } from '#src/request/response.js';
 
 /** What the test reads of the OpenAPI document. */
 interface Document {
