@@ -71,7 +71,10 @@ export class Balance {
     return asPicoUnits(Atomics.load(this.words64, account * layout.COUNTED_WORDS64 + layout.AVAILABLE));
   }
 
-  /** What callers are told that the account has. LeasedBalance adds what the coordinator has left. */
+  /**
+   * What callers are told that the account has. LeasedBalance adds what was left at the coordinator, which a
+   * hold cannot take yet.
+   */
   balance(account: AccountIndex): PicoUnits {
     return this.available(account);
   }

@@ -166,7 +166,12 @@ export class LeasedStocks extends Stocks {
       add: (period, amount, low) => this.#grant(stock, period, amount, low),
       takeBack: (amountMax) => this.#takeBack(stock, amountMax),
       held: () => BigInt(this.read(stock, 0).taken),
-      publish: (remaining, freeInMs) => this.#publish(stock, remaining, freeInMs),
+      publish: (remaining, freeInMs) => {
+        const { words, leaseAt } = this.#leases;
+        const freeMs = Math.ceil(this.#clock.monotonicMs() + freeInMs);
+        Atomics.store(words, leaseAt(stock) + REMAINING, remaining);
+        Atomics.store(words, leaseAt(stock) + FREE_MS, BigInt(freeMs));
+      },
       moveBack: (period) => this.#moveBack(stock, period),
     };
   }
@@ -233,13 +238,6 @@ export class LeasedStocks extends Stocks {
       this.giveUpMistaken(stock, () => period);
     }
     throw new Error('invariant broken: a stock is moved back in bounded tries');
-  }
-
-  #publish(stock: number, remaining: bigint, freeInMs: number): void {
-    const { words, leaseAt } = this.#leases;
-    const freeMs = Math.ceil(this.#clock.monotonicMs() + freeInMs);
-    Atomics.store(words, leaseAt(stock) + REMAINING, remaining);
-    Atomics.store(words, leaseAt(stock) + FREE_MS, BigInt(freeMs));
   }
 }
 

@@ -99,14 +99,6 @@ export class Ledger extends Calls {
     return taken;
   }
 
-  /**
-   * What the account could spend, as far as this process knows. If limits are shared, that includes money
-   * left at the coordinator, which a hold cannot take yet. Any thread.
-   */
-  balanceOf(account: AccountIndex): PicoUnits {
-    return this.balance.balance(account);
-  }
-
   /** 0 if `openAccount` was never called. Any thread. */
   planIndexOf(account: AccountIndex): number {
     return this.#statusOf(account) >>> 1;

@@ -156,14 +156,16 @@ export class UpstreamCounters {
     return tokens > tokensPerMinute || this.#msUntilTokens(scope, tokens, tokensPerMinute) > 0;
   }
 
-  /** Which quota is short, and for how long. Of shared limits call slots count as taken (`#isFull`). */
+  /** Which quota is short, and for how long. Of shared limits call slots count as taken. */
   shortageOf(scope: UpstreamScopeIndex, limits: UpstreamLimits, tokens: number): Shortage {
     const { callsInFlight, tokensPerMinute = Infinity, requestsPerMinute } = limits;
     if (tokens > tokensPerMinute)
       return { quota: 'tokens_per_minute', freeInMs: Infinity, mayAskForMore: false };
     let quota: UpstreamQuotaName | undefined;
     let freeInMs = 0;
-    if (callsInFlight !== undefined && this.#isFull(scope, callsInFlight)) quota = 'calls_in_flight';
+    // Of shared limits other processes may have all call slots.
+    if (callsInFlight !== undefined && (this.#isShared || this.#callsLeft(scope, callsInFlight) < 1))
+      quota = 'calls_in_flight';
     if (limits.tokensPerMinute !== undefined) {
       const waitMs = this.#msUntilTokens(scope, tokens, tokensPerMinute);
       if (waitMs > 0) [quota, freeInMs] = ['tokens_per_minute', waitMs];
@@ -236,11 +238,6 @@ export class UpstreamCounters {
   #settleTokens(scope: UpstreamScopeIndex, held: number, used: number): void {
     if (this.#isShared) this.#stocks.settle(stockAt(scope, TOKENS_PER_MINUTE), NO_PERIOD, held, used);
     this.#ownTokens.settle(scope, held, used);
-  }
-
-  /** Whether all call slots may be taken; always true of shared limits: other processes may have them. */
-  #isFull(scope: UpstreamScopeIndex, callsInFlight: number): boolean {
-    return this.#isShared || this.#callsLeft(scope, callsInFlight) < 1;
   }
 
   #callsLeft(scope: UpstreamScopeIndex, callsInFlight: number): number {

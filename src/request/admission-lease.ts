@@ -128,7 +128,7 @@ export class AdmissionAsk {
     const leastHold = this.#models()
       .map(({ model }) => worstCaseOf(model.price, promptTokensMaxOf(call, model), call.choices))
       .reduce((highest, hold) => (hold > highest ? hold : highest));
-    const balance = this.#listener.ledger.balanceOf(caller.account);
+    const balance = this.#listener.ledger.balance.balance(caller.account);
     const { tokens } = this.#wholeNeed(caller, call);
     return { hold: asPicoUnits(balance > leastHold ? balance : leastHold), tokens };
   }

@@ -326,7 +326,7 @@ function rejectionOf(
   const isHit = context.hit !== undefined;
   const outputField = call.outputTokensField ?? call.outputTokensName;
   if (quota === 'balance') {
-    const balance = listener.ledger.balanceOf(account);
+    const balance = listener.ledger.balance.balance(account);
     const isLowerable = fittingOutput(true, balance, models, call) !== undefined;
     const loweredField = isLowerable ? outputField : undefined;
     return callTooCostly(hold, balance, isHit, loweredField, holdsMedia(models, call));

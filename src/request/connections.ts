@@ -244,13 +244,11 @@ class Drain {
     } else if (!this.#keepsIdle && this.#callCount === 0) {
       // After an idle tick µWS has just read its sockets. Before it, a request that the kernel has received
       // and µWS has not read would be lost with its connection.
-      this.#noCallTimer = setTimeout(() => onIdleTick(() => this.#endIfNoCall()), NO_CALL_MS);
+      const endIfNoCall = (): void => {
+        if (this.#callCount === 0) this.#end();
+      };
+      this.#noCallTimer = setTimeout(() => onIdleTick(endIfNoCall), NO_CALL_MS);
     }
-  }
-
-  /** A call may have begun since the timer was set. */
-  #endIfNoCall(): void {
-    if (this.#callCount === 0) this.#end();
   }
 
   /** The drain has ended: cuts the connections that are still open, and calls back. */

@@ -139,8 +139,13 @@ export class ListenerServer {
       head.read(req);
       const chunkedError = head.isChunked && bodies === 'no chunks' ? CHUNKED_BODY : undefined;
       const error = head.rejection() ?? chunkedError;
-      if (error === undefined) serve(res, req);
-      else this.#rejectAndEnd(res, req, route, error);
+      if (error === undefined) {
+        serve(res, req);
+        return;
+      }
+      this.#listener.metrics.countRequest(route, error.code);
+      // Ends the connection, because the framing of what follows is not certain.
+      rejectAndClose(res, error, this.#newContext(req));
     };
   }
 
@@ -198,12 +203,6 @@ export class ListenerServer {
     this.#listener.metrics.countRequest('other', 'ok');
     const { corsLines, requestId } = this.#newContext(req);
     cors.writePreflight(res, corsLines, requestId, !this.#discardsBody());
-  }
-
-  /** Ends the connection with the response, because the framing of what follows is not certain. */
-  #rejectAndEnd(res: HttpResponse, req: HttpRequest, route: Route, error: ErrorRecord): void {
-    this.#listener.metrics.countRequest(route, error.code);
-    rejectAndClose(res, error, this.#newContext(req));
   }
 
   #rejectMethod(res: HttpResponse, req: HttpRequest, route: Route, allow: string): void {

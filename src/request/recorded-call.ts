@@ -16,7 +16,7 @@ import type { Door } from '../doors/door.js';
 import { asWallMs, type CallSlot, type MonotonicMs, type WallMs } from '../core/units.js';
 import { USAGE_SOURCES } from '../core/token-counts.js';
 import * as ring from '../telemetry/call-ring-layout.js';
-import type { EndedAttempt, EndedCall, EndedUsage, WantedLogs } from '../telemetry/call-ring-layout.js';
+import type { EndedAttempt, EndedCall, WantedLogs } from '../telemetry/call-ring-layout.js';
 import { NO_MODEL, OTHER_MODEL, modelSlotOf, type Outcome } from '../telemetry/metrics-layout.js';
 import type { CallTrace } from './call-trace.js';
 import { CallContext, type IntakeContext } from './context.js';
@@ -282,7 +282,12 @@ export class RecordedCall extends CallContext {
       cache: this.hit !== undefined ? 'hit' : this.cacheLine !== '' ? 'miss' : undefined,
       upstream: this.#slot === undefined ? undefined : channel.table.upstreamOf(this.#slot),
       queuedMs: this.#queuedMs,
-      usage: settled === undefined ? undefined : usageOf(settled),
+      usage: settled && {
+        ...settled.usage,
+        answered: settled.answered,
+        source: USAGE_SOURCES.indexOf(settled.usage.source),
+        charged: settled.charged,
+      },
       firstTokenMs: stream && responseMs !== undefined ? responseMs - this.#receivedMs : undefined,
       durationMs: nowMs - this.#receivedMs,
       admittedMs: admission && admission.admittedMs - this.#receivedMs,
@@ -299,10 +304,6 @@ const microsOf = (ms: number): number => ms * 1_000 + 0.5;
 /** When a call that is over at `nowMs` ended, by the wall clock, which was read as it was settled. */
 function endedWallMs({ settledMs, settledWallMs }: Settled, nowMs: MonotonicMs): WallMs {
   return asWallMs(settledWallMs + Math.round(nowMs - settledMs));
-}
-
-function usageOf({ usage, charged, answered }: Settled): EndedUsage {
-  return { ...usage, answered, source: USAGE_SOURCES.indexOf(usage.source), charged };
 }
 
 function metricsSlotOf(modelIndex: number | undefined, outcome: Outcome): number {

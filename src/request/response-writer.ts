@@ -226,7 +226,7 @@ export class ResponseWriter {
     } else if (this.#owner.isStream && this.#isBetweenEvents && idleMs >= KEEP_ALIVE_MS) {
       this.#send(SSE_KEEP_ALIVE, 0);
     }
-    if (this.#isDeliveredByNow()) return true;
+    if (this.#isDelivered) return true;
     // The probe may just have written something.
     if (this.#isBlocked && nowMs - this.#progressMs >= idleMsMax) return false;
     if (nowMs - this.#timerRestartedMs >= UWS_TIMER_RESTART_MS) {
@@ -311,11 +311,6 @@ export class ResponseWriter {
     } else {
       this.#onDelivered();
     }
-  }
-
-  /** A method, because the compiler does not see that a write just before may have set the field. */
-  #isDeliveredByNow(): boolean {
-    return this.#isDelivered;
   }
 
   /** The response is delivered. Ends the connection, if the head said so. */

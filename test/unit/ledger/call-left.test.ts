@@ -83,7 +83,7 @@ for (const hasModule of [true, false])
       const left = ledger.quotasLeft(account, undefined);
       t.match(left, {
         inFlight: plan.callsInFlightMax - ledger.inFlightOf(account),
-        balance: Number(ledger.balanceOf(account)),
+        balance: Number(ledger.balance.balance(account)),
       });
       /** By scope and name, what views say. */
       const expected = new Map<string, number>();

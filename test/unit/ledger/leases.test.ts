@@ -53,7 +53,7 @@ void t.test('what the store knows of an account is not what it may spend', (t) =
   t.equal(admit(1n), 'insufficient_quota');
   leases.addMoney(ACCOUNT, pico(100n), pico(0n));
   leases.balanceOf(ACCOUNT, NOTHING_FLUSHED).publish(900n, 0);
-  t.equal(ledger.balanceOf(ACCOUNT), 1_000n, 'messages tell what the account has');
+  t.equal(ledger.balance.balance(ACCOUNT), 1_000n, 'messages tell what the account has');
   t.equal(admit(101n), 'insufficient_quota', 'a hold takes what is here');
   t.equal(admit(100n), 'admitted');
   t.end();
@@ -64,9 +64,9 @@ void t.test('lent = available + held + spent, and what is given back is lent no 
   leases.addMoney(ACCOUNT, pico(100n), pico(0n));
   admit(60n);
   leases.balanceOf(ACCOUNT, NOTHING_FLUSHED).publish(900n, 0);
-  t.equal(ledger.balanceOf(ACCOUNT), 940n);
+  t.equal(ledger.balance.balance(ACCOUNT), 940n);
   t.equal(leases.takeBackMoney(ACCOUNT, pico(1_000n)), 40n, 'what is held stays');
-  t.equal(ledger.balanceOf(ACCOUNT), 940n, "what is given back is the account's all the same");
+  t.equal(ledger.balance.balance(ACCOUNT), 940n, "what is given back is the account's all the same");
   t.match(ledger.snapshot(ACCOUNT), { credited: 60n, available: 0n, held: 60n, spent: 0n });
   ledger.settle(SLOT, pico(25n));
   t.match(ledger.snapshot(ACCOUNT), { credited: 60n, available: 35n, held: 0n, spent: 25n });

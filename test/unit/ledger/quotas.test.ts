@@ -117,7 +117,7 @@ void t.test('a free call takes of calls in flight and the model’s minute alone
   const limits = { ...NO_QUOTAS, requestsPerMinute: 4 };
   const scopes = { account, plan, key: undefined, model: { modelIndex: 0, limits } };
   const free = { ...NONE, isFree: true } as const;
-  const before = ledger!.balanceOf(account);
+  const before = ledger!.balance.balance(account);
   for (const end of ['settle', 'release'] as const) {
     t.equal(ledger!.admit(asCallSlot(0), scopes, free), undefined);
     t.equal(ledger!.admit(asCallSlot(1), scopes, free), undefined);
@@ -127,7 +127,7 @@ void t.test('a free call takes of calls in flight and the model’s minute alone
       else ledger!.release(asCallSlot(slot));
   }
   t.match(ledger!.admit(asCallSlot(0), scopes, free), { kind: 'model', quota: 'requests_per_minute' });
-  t.same(ledger!.balanceOf(account), before);
+  t.same(ledger!.balance.balance(account), before);
   // The one call of the day and the month is still there, and is counted once.
   const other = { ...scopes, model: undefined };
   t.equal(ledger!.admit(asCallSlot(0), other, NONE), undefined);
