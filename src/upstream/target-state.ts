@@ -30,31 +30,83 @@ interface StateDeps {
   readonly metrics: UpstreamMetrics;
 }
 
+/** The park of a target: while it lasts, the target gets no calls, because its Retry-After is obeyed. */
+class Park {
+  /** `parkMsMax` of the target. 0: it is never parked. */
+  msMax = 0;
+  /** Monotonic, as all times here. 0: the target is not parked. */
+  #endMs = 0;
+  /** When one call may try again, if no other upstream is left. */
+  #probeAtMs = 0;
+  /** The number of the last park. */
+  #number = 0;
+
+  waitMs(nowMs: MonotonicMs): number {
+    return this.#endMs - nowMs;
+  }
+
+  lastResortWaitMs(nowMs: MonotonicMs): number {
+    return Math.min(this.#endMs, this.#probeAtMs) - nowMs;
+  }
+
+  /** Parks the target. Of several Retry-Afters the one that ends last counts. */
+  begin(retryAfterMs: number, nowMs: MonotonicMs): void {
+    if (this.msMax === 0) return;
+    this.#number++;
+    this.#endMs = Math.max(this.#endMs, nowMs + Math.min(PARK_MS_MAX, retryAfterMs));
+    this.#probeAtMs = nowMs + this.msMax;
+  }
+
+  /**
+   * An attempt begins. Returns the number of the park whose end it is to find out, for the next two methods;
+   * undefined if the target is not parked.
+   */
+  probe(nowMs: MonotonicMs): number | undefined {
+    if (this.waitMs(nowMs) <= 0) return undefined;
+    this.#probeAtMs = nowMs + this.msMax;
+    return this.#number;
+  }
+
+  /** The attempt got a good response. */
+  endIf(probed: number | undefined): void {
+    if (probed === this.#number) this.#endMs = 0;
+  }
+
+  /** The attempt says nothing about the target, so the next one probes. */
+  probeAgainIf(probed: number | undefined, nowMs: MonotonicMs): void {
+    if (probed === this.#number) this.#probeAtMs = nowMs;
+  }
+
+  /** Forgets the Retry-After. */
+  clear(): void {
+    this.#endMs = 0;
+  }
+}
+
+/** What a TargetState shares with the attempts on its target. */
+interface Shared extends StateDeps {
+  readonly breaker: Breaker;
+  readonly park: Park;
+  /** Attempts that have not released the target. */
+  inFlight: number;
+}
+
 export class TargetState {
   /** Never reused for another target: a call remembers by the index which targets it has tried. */
   readonly index: number;
-  readonly #deps: StateDeps;
-  readonly #breaker: Breaker;
+  readonly #shared: Shared;
   #target: UpstreamTarget;
   #isRemoved = false;
-  /** Attempts that have not released the target. */
-  #inFlight = 0;
-  /** Until when the target's Retry-After is obeyed; monotonic ms, as all times here. 0: it is not parked. */
-  #parkedUntilMs = 0;
-  /** While the target is parked: when one call may try again, if no other upstream is left. */
-  #parkProbeAtMs = 0;
-  /** The number of the last park. */
-  #park = 0;
 
   constructor(index: number, target: UpstreamTarget, deps: StateDeps) {
-    this.index = index;
-    this.#target = target;
-    this.#deps = deps;
-    this.#breaker = new Breaker(target.breakerFailuresMax, (change, cooldownMs) => {
+    const breaker = new Breaker(target.breakerFailuresMax, (change, cooldownMs) => {
       this.#publishBreaker();
       logChange(deps.log, this.#target, change, cooldownMs);
     });
-    this.#publishBreaker();
+    this.index = index;
+    this.#shared = { ...deps, breaker, park: new Park(), inFlight: 0 };
+    this.#target = target;
+    this.replace(target);
   }
 
   get target(): UpstreamTarget {
@@ -62,17 +114,18 @@ export class TargetState {
   }
 
   get inFlight(): number {
-    return this.#inFlight;
+    return this.#shared.inFlight;
   }
 
   /** The load with one call more, so that of two idle targets the one with more weight is taken. */
   get loadWithOneMore(): number {
-    return (this.#inFlight + 1) / this.#target.weight;
+    return (this.inFlight + 1) / this.#target.weight;
   }
 
   /** A reload keeps the upstream (`isSameUpstream`), with other settings. */
   replace(target: UpstreamTarget): void {
     this.#target = target;
+    this.#shared.park.msMax = target.parkMsMax;
     // A slot in the metrics goes by name, which another upstream of the same host may have had before.
     this.#publishBreaker();
   }
@@ -84,98 +137,36 @@ export class TargetState {
 
   /** Closes the breaker and forgets the Retry-After. */
   reset(): void {
-    this.#breaker.reset();
-    this.#parkedUntilMs = 0;
+    this.#shared.breaker.reset();
+    this.#shared.park.clear();
   }
 
   isParked(nowMs: MonotonicMs): boolean {
-    return this.#parkedUntilMs > nowMs;
+    return this.#shared.park.waitMs(nowMs) > 0;
   }
 
   /** Milliseconds until the target may be called for that account; 0 or less: now. */
   cooldownMs(nowMs: MonotonicMs, account: AccountIndex): number {
-    return Math.max(this.#parkedUntilMs - nowMs, this.#breaker.waitMs(nowMs, account));
+    const { breaker, park } = this.#shared;
+    return Math.max(park.waitMs(nowMs), breaker.waitMs(nowMs, account));
   }
 
   /** As `cooldownMs`, if no other upstream is left: shorter, so that some call tries again. */
   lastResortCooldownMs(nowMs: MonotonicMs, account: AccountIndex): number {
-    const parkedMs = Math.min(this.#parkedUntilMs, this.#parkProbeAtMs) - nowMs;
-    return Math.max(parkedMs, this.#breaker.lastResortWaitMs(nowMs, account), 0);
+    const { breaker, park } = this.#shared;
+    return Math.max(park.lastResortWaitMs(nowMs), breaker.lastResortWaitMs(nowMs, account));
   }
 
   /** Takes the target for one attempt, for which one of the two cooldowns is over. */
   take(account: AccountIndex, takenQuotas: TakenQuotas | undefined): TakenTarget {
-    return new TakenTarget(this, account, this.#deps, takenQuotas);
-  }
-
-  // The next six methods are for TakenTarget alone. `probedPark`: what `beginPark` returned.
-
-  /** An attempt begins. Returns the pass that tells its outcome from those of other states. */
-  begin(nowMs: MonotonicMs, account: AccountIndex): BreakerPass {
-    this.#inFlight++;
-    const pass = this.#breaker.begin(nowMs, account);
-    if (this.#breaker.isProbe(pass)) this.#deps.metrics.setBreaker(this.#target.slot, 'half_open');
-    return pass;
-  }
-
-  /**
-   * The number of the park whose end the attempt that begins is to find out; undefined if the target is not
-   * parked.
-   */
-  beginPark(nowMs: MonotonicMs): number | undefined {
-    if (!this.isParked(nowMs)) return undefined;
-    this.#parkProbeAtMs = nowMs + this.#target.parkMsMax;
-    return this.#park;
-  }
-
-  recordResponseBegin(pass: BreakerPass, probedPark: number | undefined): void {
-    this.#breaker.recordResponseBegin(pass);
-    if (probedPark === this.#park) this.#parkedUntilMs = 0;
-  }
-
-  recordSuccess(pass: BreakerPass, probedPark: number | undefined, nowMs: MonotonicMs): void {
-    this.#breaker.recordSuccess(pass, nowMs);
-    if (probedPark === this.#park) this.#parkedUntilMs = 0;
-  }
-
-  recordFailure(
-    pass: BreakerPass,
-    probedPark: number | undefined,
-    nowMs: MonotonicMs,
-    account: AccountIndex,
-    failure: AttemptFailure,
-  ): void {
-    if (failure.retryAfterSeconds !== undefined) {
-      this.#parkFor(failure.retryAfterSeconds * 1_000, nowMs);
-      this.#breaker.recordNoOutcome(pass, nowMs);
-    } else if (failure.isOurs) this.recordNoOutcome(pass, probedPark, nowMs);
-    else this.#breaker.recordFailure(pass, nowMs, account);
-  }
-
-  /** The attempt says nothing about the target. If it was the probe, the next attempt probes. */
-  recordNoOutcome(pass: BreakerPass, probedPark: number | undefined, nowMs: MonotonicMs): void {
-    this.#breaker.recordNoOutcome(pass, nowMs);
-    if (probedPark === this.#park) this.#parkProbeAtMs = nowMs;
-  }
-
-  /** The attempt is over. */
-  release(): void {
-    this.#inFlight--;
-  }
-
-  /** Obeys a Retry-After. Of several the one that ends last counts. */
-  #parkFor(retryAfterMs: number, nowMs: MonotonicMs): void {
-    const { parkMsMax } = this.#target;
-    if (parkMsMax === 0) return;
-    this.#park++;
-    this.#parkedUntilMs = Math.max(this.#parkedUntilMs, nowMs + Math.min(PARK_MS_MAX, retryAfterMs));
-    this.#parkProbeAtMs = nowMs + parkMsMax;
+    return new TakenTarget(this, this.#shared, account, takenQuotas);
   }
 
   #publishBreaker(): void {
     if (this.#isRemoved) return;
-    const { isOpen, cooldownEndMs } = this.#breaker;
-    this.#deps.metrics.setBreaker(this.#target.slot, isOpen ? 'open' : 'closed', cooldownEndMs);
+    const { breaker, metrics } = this.#shared;
+    const { isOpen, cooldownEndMs } = breaker;
+    metrics.setBreaker(this.#target.slot, isOpen ? 'open' : 'closed', cooldownEndMs);
   }
 }
 
@@ -183,54 +174,67 @@ export class TargetState {
 export class TakenTarget {
   readonly target: UpstreamTarget;
   readonly index: number;
-  readonly #state: TargetState;
+  readonly #shared: Shared;
   readonly #account: AccountIndex;
-  readonly #deps: StateDeps;
   readonly #pass: BreakerPass;
-  /** The park whose end the attempt is to find out; undefined if none. */
+  /** What `probe` of the Park has returned. */
   readonly #probedPark: number | undefined;
   readonly #takenQuotas: TakenQuotas | undefined;
   #isReleased = false;
 
-  /** For TargetState.take alone. */
   constructor(
-    state: TargetState,
+    { target, index }: TargetState,
+    shared: Shared,
     account: AccountIndex,
-    deps: StateDeps,
     takenQuotas: TakenQuotas | undefined,
   ) {
-    this.target = state.target;
-    this.index = state.index;
-    this.#state = state;
+    const { breaker, park, clock, metrics } = shared;
+    this.target = target;
+    this.index = index;
+    this.#shared = shared;
     this.#account = account;
-    this.#deps = deps;
     this.#takenQuotas = takenQuotas;
-    const nowMs = deps.clock.monotonicMs();
-    this.#pass = state.begin(nowMs, account);
-    this.#probedPark = state.beginPark(nowMs);
+    const nowMs = clock.monotonicMs();
+    shared.inFlight++;
+    this.#pass = breaker.begin(nowMs, account);
+    if (breaker.isProbe(this.#pass)) metrics.setBreaker(target.slot, 'half_open');
+    this.#probedPark = park.probe(nowMs);
   }
 
   /** The first part of a good response has come. Called once. */
   recordResponseBegin(): void {
-    this.#state.recordResponseBegin(this.#pass, this.#probedPark);
+    this.#shared.breaker.recordResponseBegin(this.#pass);
+    this.#shared.park.endIf(this.#probedPark);
   }
 
   /** Releases a target that responded well, or rejected the request. */
   releaseGood(): void {
     if (!this.#releaseOnce()) return;
-    this.#state.recordSuccess(this.#pass, this.#probedPark, this.#deps.clock.monotonicMs());
+    this.#shared.breaker.recordSuccess(this.#pass, this.#nowMs());
+    this.#shared.park.endIf(this.#probedPark);
   }
 
-  releaseFailed(failure: AttemptFailure): void {
+  releaseFailed({ retryAfterSeconds, isOurs }: AttemptFailure): void {
+    if (isOurs && retryAfterSeconds === undefined) {
+      this.release();
+      return;
+    }
     if (!this.#releaseOnce()) return;
-    const nowMs = this.#deps.clock.monotonicMs();
-    this.#state.recordFailure(this.#pass, this.#probedPark, nowMs, this.#account, failure);
+    const { breaker, park } = this.#shared;
+    const nowMs = this.#nowMs();
+    if (retryAfterSeconds === undefined) breaker.recordFailure(this.#pass, nowMs, this.#account);
+    else {
+      park.begin(retryAfterSeconds * 1_000, nowMs);
+      breaker.recordNoOutcome(this.#pass, nowMs);
+    }
   }
 
   /** The attempt says nothing about the target. Idempotent, as the other releases are. */
   release(): void {
     if (!this.#releaseOnce()) return;
-    this.#state.recordNoOutcome(this.#pass, this.#probedPark, this.#deps.clock.monotonicMs());
+    const nowMs = this.#nowMs();
+    this.#shared.breaker.recordNoOutcome(this.#pass, nowMs);
+    this.#shared.park.probeAgainIf(this.#probedPark, nowMs);
   }
 
   /**
@@ -245,10 +249,14 @@ export class TakenTarget {
   #releaseOnce(): boolean {
     if (this.#isReleased) return false;
     this.#isReleased = true;
-    this.#state.release();
+    this.#shared.inFlight--;
     this.#takenQuotas?.giveBackCall();
-    this.#deps.metrics.attemptEnded(this.target.slot);
+    this.#shared.metrics.attemptEnded(this.target.slot);
     return true;
+  }
+
+  #nowMs(): MonotonicMs {
+    return this.#shared.clock.monotonicMs();
   }
 }
 
