@@ -11,7 +11,7 @@ import type { Clock } from '../core/clock.js';
 import { DOOR_NAMES } from '../core/door-names.js';
 import type { ProviderName } from '../core/provider-names.js';
 import type { SpanOutbox } from '../telemetry/span-outbox.js';
-import { SPAN_OF_ATTEMPT } from '../telemetry/span-record.js';
+import { type AttemptSpanRecord, SPAN_OF_ATTEMPT } from '../telemetry/span-record.js';
 import {
   isSampledText,
   newSpanId,
@@ -34,19 +34,11 @@ const OTEL_PROVIDER_NAMES: Readonly<Record<ProviderName, string>> = {
   bedrock: 'aws.bedrock',
 };
 
-/** What is known when an attempt begins. */
-interface AttemptBegin {
-  readonly request: UpstreamRequest;
-  readonly target: UpstreamTarget;
-  /** The model's id in the catalogue. */
-  readonly modelId: string;
-  /** One of OTEL_PROVIDER_NAMES; without a provider in the settings, who owns the model. */
-  readonly provider: string;
-  /** Attempts of the call before this one. */
-  readonly earlierAttempts: number;
-  /** Monotonic, as all times of a span here. The exporter turns them into wall-clock times. */
-  readonly nowMs: number;
-}
+/** The members of the span that are known when the attempt begins. */
+type SpanBegin = Omit<
+  AttemptSpanRecord,
+  'spanId' | 'endMs' | 'firstByteMs' | 'error' | 'status' | 'responseModel'
+>;
 
 interface AttemptEnd {
   /** The `kind` of the failure, or `cancelled`; undefined if the response was whole. */
@@ -81,29 +73,40 @@ export function newAttemptSpan(
   const parent = isSampledText(parentText) ? parseTraceParent(parentText) : undefined;
   if (parent === undefined) return undefined;
   const { id: modelId, ownedBy } = routes.routeOf(request.modelIndex);
-  const provider = target.provider === undefined ? ownedBy : OTEL_PROVIDER_NAMES[target.provider.name];
-  const earlierAttempts = attempts - 1;
-  const begin = { request, target, modelId, provider, earlierAttempts, nowMs: clock.monotonicMs() };
-  return new AttemptSpan(begin, parent, traceState, spanOutbox);
+  const begin: SpanBegin = {
+    kind: SPAN_OF_ATTEMPT,
+    traceId: parent.traceId,
+    parentSpanId: parent.spanId,
+    flags: parent.flags,
+    traceState,
+    // Monotonic, as all times of a span here. The exporter turns them into wall-clock times.
+    startMs: clock.monotonicMs(),
+    requestId: request.requestId,
+    door: DOOR_NAMES[request.door]!,
+    origin: target.origin,
+    // The upstream's own name of the model, if the settings give one.
+    model: target.model ?? modelId,
+    // Without a provider in the settings, who owns the model.
+    provider: target.provider === undefined ? ownedBy : OTEL_PROVIDER_NAMES[target.provider.name],
+    earlierAttempts: attempts - 1,
+    stream: request.stream,
+  };
+  return new AttemptSpan(begin, parent, spanOutbox);
 }
 
 export class AttemptSpan {
   /** Name, value, name, value. By these headers the upstream's span becomes a child of this span. */
   readonly headers: readonly string[];
-  readonly #begin: AttemptBegin;
+  readonly #begin: SpanBegin;
   readonly #outbox: SpanOutbox;
-  readonly #parent: TraceParent;
-  readonly #traceState: string;
   readonly #spanId = newSpanId();
   #hasEnded = false;
   #firstByteMs: number | null = null;
 
-  constructor(begin: AttemptBegin, parent: TraceParent, traceState: string, outbox: SpanOutbox) {
+  constructor(begin: SpanBegin, parent: TraceParent, outbox: SpanOutbox) {
     this.#begin = begin;
     this.#outbox = outbox;
-    this.#parent = parent;
-    this.#traceState = traceState;
-    this.headers = traceHeadersOf([traceParentText({ ...parent, spanId: this.#spanId }), traceState]);
+    this.headers = traceHeadersOf([traceParentText({ ...parent, spanId: this.#spanId }), begin.traceState]);
   }
 
   /** Call when the worker relays the first byte of the response. A call after `end` has no effect. */
@@ -115,29 +118,14 @@ export class AttemptSpan {
   end({ error, status, responseModel, nowMs }: AttemptEnd): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
-    const parent = this.#parent;
-    const { request, target, modelId, provider, earlierAttempts, nowMs: startMs } = this.#begin;
     this.#outbox.push({
-      kind: SPAN_OF_ATTEMPT,
-      traceId: parent.traceId,
+      ...this.#begin,
       spanId: this.#spanId,
-      parentSpanId: parent.spanId,
-      flags: parent.flags,
-      traceState: this.#traceState,
-      startMs,
       endMs: nowMs,
       firstByteMs: this.#firstByteMs,
       error: error ?? null,
       status: status === 0 ? null : status,
-      requestId: request.requestId,
-      door: DOOR_NAMES[request.door]!,
-      origin: target.origin,
-      // The upstream's own name of the model, if the settings give one.
-      model: target.model ?? modelId,
       responseModel: responseModel ?? null,
-      provider,
-      earlierAttempts,
-      stream: request.stream,
     });
   }
 }
