@@ -18,13 +18,18 @@ import { mayHave } from './upstream-body.js';
 /** The texts of a completion by their keys (StreamTexts). */
 type KeyedTexts = readonly (readonly [key: string, text: string])[];
 
-/** A call whose completion is counted: some members of CountRequest (token-count.ts), which says more. */
-interface CountedCall {
+/** A call whose completion is counted. CountRequest (token-count.ts) has the texts besides. */
+export interface CountedCall {
   readonly tokenizer: Tokenizer;
+  /** The call's door, as its position in DOOR_NAMES; the door of chat if left out. */
   readonly door?: number;
+  /** The request's JSON, in the protocol of that door. */
   readonly body: string | Uint8Array;
+  /** What was relayed: events of a stream, one JSON object (`response`), or nothing. */
   readonly completionForm: 'stream' | 'response' | 'none';
+  /** UTF-8 length of the part of the completion that was kept. */
   readonly completionBytes: number;
+  /** UTF-8 length of all that was relayed: the count is scaled up by `relayedBytes / completionBytes`. */
   readonly relayedBytes: number;
 }
 

@@ -17,33 +17,20 @@ import { dialectAt } from '../doors/dialects.js';
 import { type Usage, usageWithoutParts } from '../core/token-counts.js';
 import { FieldError } from '../providers/provider.js';
 import { addStreamTexts, keyedResponseTexts, type StreamTexts } from './chat-text.js';
-import { splitTexts } from './echoed-prompt.js';
+import { type CountedCall, splitTexts } from './echoed-prompt.js';
 import { promptOf } from './prompt-text.js';
 import type { Tokenizer } from './target.js';
-import { estimateTextTokens, type TextCounter, textCounterOf } from './tokenizer.js';
+import { estimateTokensOf, type TextCounter, textCounterOf } from './tokenizer.js';
 
-/** What was relayed: events of a stream, one JSON object (`response`), or nothing. */
-type CompletionForm = 'stream' | 'response' | 'none';
-
-export interface CountRequest {
-  readonly tokenizer: Tokenizer;
-  /** The call's door, as its position in DOOR_NAMES; the door of chat if left out. */
-  readonly door?: number;
-  /** The request's JSON, in the protocol of that door. */
-  readonly body: string | Uint8Array;
+export interface CountRequest extends CountedCall {
   /** Tokens of the body's media parts (`mediaTokensOf`); 0 if left out. */
   readonly mediaTokens?: number;
   /** Whether the upstream gets the thoughts of earlier turns: then they are part of the prompt. */
   readonly thoughtsBack?: boolean | undefined;
-  readonly completionForm: CompletionForm;
   /** For a stream: texts of the events before `completion`. */
   readonly texts: StreamTexts;
   /** The response, or the latest events that were kept. */
   readonly completion: string;
-  /** UTF-8 length of the events that `texts` and `completion` stand for. */
-  readonly completionBytes: number;
-  /** UTF-8 length of all that was relayed: the count is scaled up by `relayedBytes / completionBytes`. */
-  readonly relayedBytes: number;
 }
 
 /** What is left of a count between two slices. The buffers are transferred. */
@@ -188,7 +175,7 @@ export class TokenCount {
   #countText(endMs: number): boolean {
     const text = this.#texts[this.#textIndex]!;
     if (this.#counter === undefined) {
-      this.#add(estimateTextTokens(text));
+      this.#add(estimateTokensOf(Buffer.byteLength(text)));
       return true;
     }
     const start = this.#position;

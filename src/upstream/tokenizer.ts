@@ -1,7 +1,7 @@
 /**
  * Counts the tokens of a text (byte pair encoding, BPE). token-count.ts and echoed-prompt.ts call it. A table
  * takes 7 MB and 0.1 s to load, so it is loaded at first use and only in counter threads, never in a thread
- * that streams. estimateTextTokens and estimateTokensOf may be called in any thread.
+ * that streams. `estimateTokensOf` may be called in any thread.
  *
  * The tokenizer's regular expression cuts a text into words, blanks and signs, and BytePairs merges each
  * piece. The expression and the merge are written by hand, because each package that was tried can be kept
@@ -117,12 +117,7 @@ export function textCounterOf(tokenizer: Exclude<Tokenizer, 'none'>): TextCounte
   return counter;
 }
 
-/** Estimates from the UTF-8 length alone. */
-export function estimateTextTokens(text: string): number {
-  return estimateTokensOf(Buffer.byteLength(text));
-}
-
-/** As estimateTextTokens, for a text of so many bytes of UTF-8. */
+/** Estimates the tokens of a text of so many bytes of UTF-8. */
 export function estimateTokensOf(bytes: number): number {
   return ceilDiv(bytes, BYTES_PER_TOKEN);
 }

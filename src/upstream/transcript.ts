@@ -15,19 +15,15 @@ import { TRANSCRIPT_CHARS_MAX, TRANSCRIPT_EVENTS_BYTES_MAX } from '../core/limit
 import { addStreamTexts, type StreamTexts } from './chat-text.js';
 
 export class Transcript {
-  readonly #texts: StreamTexts = new Map();
-  /** Characters of the texts in `#texts`, and of their keys. */
+  /** Texts of the events before `events()`. */
+  readonly texts: StreamTexts = new Map();
+  /** Characters of `texts`, and of their keys. */
   #keptChars = 0;
-  /** UTF-8 length of the events whose text is in `#texts`. */
+  /** UTF-8 length of the events whose text is in `texts`. */
   #textEventBytes = 0;
   #events: Uint8Array[] = [];
   #eventBytes = 0;
   #isFull = false;
-
-  /** Texts of the events before `events()`. */
-  get texts(): StreamTexts {
-    return this.#texts;
-  }
 
   /** The latest events, joined, which copies them; empty once the transcript is full. */
   events(): Buffer {
@@ -50,7 +46,7 @@ export class Transcript {
   /** Keeps the texts of the events in place of the events. */
   #keepTexts(): void {
     const { chars, keyChars, bytes } = addStreamTexts(
-      this.#texts,
+      this.texts,
       this.events(),
       TRANSCRIPT_CHARS_MAX - this.#keptChars,
     );

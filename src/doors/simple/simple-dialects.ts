@@ -13,7 +13,7 @@ import type { Dialect } from '../door.js';
 export type SimpleName = 'embeddings' | 'completions' | 'moderations' | 'rerank';
 
 /**
- * A text that each tokenizer of the gateway counts as one token; `estimateTextTokens` (upstream/tokenizer.ts)
+ * A text that each tokenizer of the gateway counts as one token; `estimateTokensOf` (upstream/tokenizer.ts)
  * does so too, because the text has four bytes.
  */
 const ONE_TOKEN = ' the';
