@@ -125,7 +125,7 @@ function addTools(chat: Record<string, unknown>, body: Members, upstream: Upstre
         name,
         ...(typeof description === 'string' && { description }),
         parameters,
-        ...(strict === true && { strict }),
+        ...(strict === true && isEnforced(parameters, upstream) && { strict }),
       },
       ...cacheControlOf(tool, upstream),
     });
@@ -162,8 +162,37 @@ function addThinking(chat: Record<string, unknown>, body: Members, upstream: Ups
   if (format === undefined || format === null) return;
   if (!isRecord(format) || format.type !== 'json_schema' || !isRecord(format.schema))
     throw new FieldError('output_config.format', 'must be a json_schema with a schema');
-  const schema = { name: 'answer', schema: format.schema, strict: true };
-  chat.response_format = { type: 'json_schema', json_schema: schema };
+  const { schema } = format;
+  const named = { name: 'answer', schema, ...(isEnforced(schema, upstream) && { strict: true }) };
+  chat.response_format = { type: 'json_schema', json_schema: named };
+}
+
+/** Keywords that OpenAI's strict mode does not know. */
+const NOT_STRICT = 'allOf oneOf not if then else dependentRequired dependentSchemas patternProperties'.split(
+  ' ',
+);
+
+/**
+ * Whether `strict` is set for a schema that Anthropic would enforce: always with extras, else if OpenAI's
+ * strict mode takes the schema. There each object is closed and requires all of its properties (guide
+ * "Structured outputs", read 2026-11), which Anthropic does not ask for; OpenAI answers 400 to others.
+ */
+function isEnforced(schema: unknown, { extras }: UpstreamTraits): boolean {
+  return extras === true || fitsStrictMode(schema);
+}
+
+/** The nesting of bodies, which the door has bounded, bounds the recursion. */
+function fitsStrictMode(schema: unknown): boolean {
+  if (!isRecord(schema)) return true;
+  const { type, properties, required, additionalProperties, anyOf, items, $defs, definitions } = schema;
+  if (NOT_STRICT.some((name) => schema[name] !== undefined)) return false;
+  const isObject =
+    isRecord(properties) || type === 'object' || (Array.isArray(type) && type.includes('object'));
+  const requiredNames = new Set<unknown>(Array.isArray(required) ? required : []);
+  if (isObject && additionalProperties !== false) return false;
+  if (Object.keys(membersOf(properties)).some((name) => !requiredNames.has(name))) return false;
+  const inMaps = [properties, $defs, definitions].flatMap((map) => Object.values(membersOf(map)));
+  return [...inMaps, ...(Array.isArray(anyOf) ? (anyOf as unknown[]) : []), items].every(fitsStrictMode);
 }
 
 /** A part of a content; or a tool call, or an item of `thinking_blocks`. */

@@ -142,6 +142,55 @@ void t.test('turns of the system', (t) => {
   t.end();
 });
 
+void t.test('a schema is strict where OpenAI takes it so, or a provider closes it', (t) => {
+  const object = (properties: Members, more: Members = {}): Members => ({
+    type: 'object',
+    properties,
+    required: Object.keys(properties),
+    additionalProperties: false,
+    ...more,
+  });
+  const text = { type: 'string' };
+  const optional = object({ a: text, b: text }, { required: ['a'] });
+  const open = object({ a: text }, { additionalProperties: undefined });
+  const strictOf = (schema: Members, extras: boolean): unknown[] => {
+    const tool = { name: 'f', input_schema: schema, strict: true };
+    const format = { type: 'json_schema', schema };
+    const chat = toChat({ ...BODY, tools: [tool], output_config: { format } }, extras);
+    const { response_format: written, tools } = chat as {
+      response_format: { json_schema: Members };
+      tools: { function: Members }[];
+    };
+    t.same([written.json_schema.schema, tools[0]!.function.parameters], [schema, schema], 'as it is');
+    return [written.json_schema.strict, tools[0]!.function.strict];
+  };
+  const closed: Members[] = [
+    object({}),
+    object({ a: text, b: object({ c: { type: ['object', 'null'], ...object({}), anyOf: [text] } }) }),
+    object(
+      { a: { type: 'array', items: object({ b: { $ref: '#/$defs/x' } }) } },
+      { $defs: { x: object({}) } },
+    ),
+  ];
+  for (const schema of closed) t.same(strictOf(schema, false), [true, true], JSON.stringify(schema));
+  const others: Members[] = [
+    optional,
+    open,
+    { type: 'object' },
+    object({ a: open }),
+    object({ a: { type: 'array', items: optional } }),
+    object({ a: { anyOf: [text, optional] } }),
+    object({ a: { oneOf: [text] } }),
+    object({ a: { $ref: '#/definitions/x' } }, { definitions: { x: open } }),
+    object({ a: { type: ['object', 'null'] } }),
+  ];
+  for (const schema of others) {
+    t.same(strictOf(schema, false), [undefined, undefined], JSON.stringify(schema));
+    t.same(strictOf(schema, true), [true, true], 'providers leave out what they cannot enforce');
+  }
+  t.end();
+});
+
 void t.test('what a chat completion cannot say is refused by its name', (t) => {
   const refused = (more: Members): string => {
     try {
