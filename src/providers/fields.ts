@@ -237,6 +237,19 @@ export class Fields {
     if (!this.#dropUnsupported) throw new FieldError(field, reason);
   }
 
+  /**
+   * Call for a message of the assistant, at `path`, if the provider reads no images or sound of earlier
+   * responses: without them the model would not know what the conversation is about. Throws a FieldError, or
+   * returns if the upstream has `drop_unsupported`.
+   */
+  rejectMedia(message: Members, path: string): void {
+    for (const name of ['images', 'audio']) {
+      const value = message[name];
+      const isEmpty = Array.isArray(value) && value.length === 0;
+      if (isGiven(value) && !isEmpty) this.unsupported(`${path}.${name}`);
+    }
+  }
+
   /** As `finish`, for a provider without choices, penalties and probabilities, and with texts alone. */
   finishForTexts(): void {
     if ((this.integer('n') ?? 1) !== 1) this.unsupported('n', `must be 1 with ${this.#provider}`);

@@ -136,6 +136,7 @@ export class Conversation {
 
   /** Adds an assistant message, unless it has no blocks: Anthropic would reject an empty message. */
   #addAssistant(message: Members, path: string, index: number): void {
+    this.#rules.fields.rejectMedia(message, path);
     const blocks = thinkingOf(message, `${path}.thinking_blocks`);
     blocks.push(...blocksOf(message.content, path, this.#rules));
     if (blocks.length === 0 && typeof message.refusal === 'string' && hasText(message.refusal))

@@ -17,7 +17,7 @@
 import { isRecord, type Members } from '../../core/json.js';
 import { PLACEHOLDER_USER_TEXT, reminderOf } from '../anthropic/conversation.js';
 import { ToolIds } from '../anthropic/tool-ids.js';
-import { argumentsOf, stringIn } from '../fields.js';
+import { argumentsOf, stringIn, type Fields } from '../fields.js';
 import { FieldError } from '../provider.js';
 import { addCachePoint, ContentWriter, type Block } from './content.js';
 import type { ModelFacts } from './models.js';
@@ -54,9 +54,9 @@ export interface Conversation {
 }
 
 /** A `cache_control` of `body` puts a cache point after the last message. Throws a FieldError. */
-export function conversationOf(messages: readonly unknown[], body: Members, facts: ModelFacts): Conversation {
-  const writer = new ConversationWriter(facts);
-  messages.forEach((message, index) => {
+export function conversationOf(fields: Fields, body: Members, facts: ModelFacts): Conversation {
+  const writer = new ConversationWriter(facts, fields);
+  (fields.list('messages') ?? []).forEach((message, index) => {
     const path = `messages[${index}]`;
     if (!isRecord(message)) throw new FieldError(path, 'must be an object');
     writer.add(message, path);
@@ -67,6 +67,7 @@ export function conversationOf(messages: readonly unknown[], body: Members, fact
 /** Call `add` for each message in order, then `finish` once. */
 class ConversationWriter {
   readonly #facts: ModelFacts;
+  readonly #fields: Fields;
   readonly #content: ContentWriter;
   readonly #system: Block[] = [];
   readonly #turns: OpenTurn[] = [];
@@ -77,8 +78,9 @@ class ConversationWriter {
   /** The value for Conversation if no further message came. */
   #continuesWithoutThinking = false;
 
-  constructor(facts: ModelFacts) {
+  constructor(facts: ModelFacts, fields: Fields) {
     this.#facts = facts;
+    this.#fields = fields;
     this.#content = new ContentWriter(facts);
   }
 
@@ -140,6 +142,7 @@ class ConversationWriter {
   #addAssistant(message: Members, path: string): void {
     if (isRecord(message.function_call))
       throw new FieldError(`${path}.function_call`, 'is not supported by Bedrock');
+    this.#fields.rejectMedia(message, path);
     const reasoning = reasoningBlocksOf(message);
     const calls = this.#toolCallsOf(message.tool_calls, `${path}.tool_calls`);
     const content = this.#content.blocks(message.content, `${path}.content`);

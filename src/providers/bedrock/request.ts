@@ -39,7 +39,7 @@ export function bodyOf(call: UnsignedCall): string {
 /** The JSON text of any request. Throws a FieldError. Exported for the test of `plainBodyOf`. */
 export function anyBodyOf(call: UnsignedCall, facts: ModelFacts): string {
   const fields = new Fields(call.body, 'Bedrock', call.settings);
-  const conversation = conversationOf(fields.list('messages') ?? [], call.body, facts);
+  const conversation = conversationOf(fields, call.body, facts);
   const inference = inferenceOf(fields);
   const responseForm = responseFormOf(fields.take('response_format'), facts, call.body);
   const reasoning = reasoningOf(fields, facts, inference.maxTokens, conversation.continuesWithoutThinking);

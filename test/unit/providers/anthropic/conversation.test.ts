@@ -399,6 +399,8 @@ const REJECTED: [name: string, messages: Message[], field: string][] = [
     'messages[0].content[0].cache_control',
   ],
   ['a text that is none', [user([{ type: 'text', text: 3 }])], 'messages[0].content[0].text'],
+  ['an image of the model', [A, assistant('b', { images: [picture] }), A], 'messages[1].images'],
+  ['a sound of the model', [A, assistant('b', { audio: { id: 'x' } }), A], 'messages[1].audio'],
 ];
 
 void t.test('messages that are refused', (t) => {
@@ -408,6 +410,14 @@ void t.test('messages that are refused', (t) => {
       { constructor: FieldError, field } as never,
       name,
     );
+  const made = [A, assistant('b', { images: [picture], audio: { id: 'x' } }), A];
+  t.same(
+    writeMessages(anthropicCall({ messages: made }, {}, { dropUnsupported: true })).messages,
+    [A, assistant('b'), A],
+    'left out if the upstream leaves out what it lacks',
+  );
+  const none = [A, assistant('b', { images: [], audio: null }), A];
+  t.same(writeMessages(anthropicCall({ messages: none })).messages, [A, assistant('b'), A], 'nothing');
   t.end();
 });
 

@@ -243,6 +243,21 @@ void t.test('results are before what else the user says, with ids of any provide
   t.end();
 });
 
+void t.test('what the model has made of images and sound is not left out in silence', (t) => {
+  const made = (more: Members): unknown[] => [
+    { role: 'user', content: 'go' },
+    { role: 'assistant', content: 'here', ...more },
+    { role: 'user', content: 'on' },
+  ];
+  const images = [{ type: 'image_url', image_url: { url: 'data:image/png;base64,AAAA' } }];
+  t.equal(refusal(made({ images })), 'messages[1].images');
+  t.equal(refusal(made({ audio: { id: 'x' } })), 'messages[1].audio');
+  t.equal(refusal(made({ images: [], audio: null })), 'none');
+  const dropped = written(made({ images }), { settings: { dropUnsupported: true } });
+  t.same(dropped.messages[1]!.content, [{ text: 'here' }]);
+  t.end();
+});
+
 void t.test('calls of before want their tools', (t) => {
   const messages = [
     { role: 'user', content: 'go' },
