@@ -13,8 +13,8 @@ import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { type Members, membersOf, parsedJson } from '../core/json.js';
 import type { ProviderName } from '../core/provider-names.js';
-import type { WallMs } from '../core/units.js';
 import type { HttpCall, HttpClient, HttpFault, HttpHandler, HttpTarget } from '../http1/http-client.js';
+import { AZURE_ERRORS } from './azure/azure.js';
 import {
   authorizationOf,
   FIELD_UNSUPPORTED,
@@ -29,9 +29,9 @@ import {
   type Provider,
   type ProviderCall,
   type ProviderSettings,
+  type ResponseReader,
   type UnsignedRequest,
 } from './provider.js';
-import { RenewedCredentialHandler } from './renewed-credential-handler.js';
 import { textOf, TranslatedCall } from './translated-call.js';
 
 interface ProviderTarget extends HttpTarget {
@@ -43,6 +43,8 @@ interface ProviderTarget extends HttpTarget {
 
 /** `ProviderCall.body` of a passed call, whose members nobody parses. */
 const NO_MEMBERS: Members = Object.freeze({});
+/** Of calls whose successes pass as they are. */
+const PASSES: ResponseReader = Object.freeze({});
 
 const NO_CREDENTIAL_FAULT: HttpFault = {
   code: NO_CREDENTIAL,
@@ -87,18 +89,18 @@ export class ProviderClient {
     moreHeaders: readonly string[] = [],
     path?: string,
   ): HttpCall {
-    const settings = settingsOf(target);
-    const credential = this.#credentialOf(target);
-    if (credential === undefined && settings.credential !== undefined)
-      return new FailedCall(handler, NO_CREDENTIAL_FAULT);
-    if (settings.name === 'azure')
-      return this.#startAzure(target, settings, credential, body, requestId, handler, moreHeaders, path);
-    const provider = this.#providerOf(settings);
-    const call = callOf(settings, credential, target.model, body, requestId, this.#clock.wallMs());
+    if (settingsOf(target).name === 'azure')
+      return this.#startAzure(target, body, requestId, handler, moreHeaders, path);
+    // The door has checked that the body is an object.
+    const text = typeof body === 'string' ? body : asBuffer(body).toString('utf8');
+    const members = membersOf(parsedJson(text));
+    const { model, stream } = members;
+    const modelName = target.model ?? (typeof model === 'string' ? model : '');
+    const call = this.#callOf(target, members, modelName, stream === true, requestId);
+    if (call === undefined) return new FailedCall(handler, NO_CREDENTIAL_FAULT);
+    const provider = this.#providerOf(call.settings);
     try {
-      const request = requestOf(provider, call);
-      const translated = new TranslatedCall(provider, call, this.#credentials, handler);
-      return this.#send(target, request, translated, requestId, moreHeaders);
+      return this.#send(target, requestOf(provider, call), provider, provider, call, handler, moreHeaders);
     } catch (error) {
       return new FailedCall(handler, unwrittenFault(error));
     }
@@ -116,20 +118,14 @@ export class ProviderClient {
     handler: HttpHandler,
     moreHeaders: readonly string[] = [],
   ): HttpCall {
-    const settings = settingsOf(target);
-    const provider = this.#providerOf(settings);
-    const credential = this.#credentialOf(target);
-    if (credential === undefined && settings.credential !== undefined)
-      return new FailedCall(handler, NO_CREDENTIAL_FAULT);
-    const { stream } = passed;
-    const nowMs = this.#clock.wallMs();
     // The model is in the bytes.
-    const call = { settings, credential, body: NO_MEMBERS, model: '', stream, requestId, nowMs };
+    const call = this.#callOf(target, NO_MEMBERS, '', passed.stream, requestId);
+    if (call === undefined) return new FailedCall(handler, NO_CREDENTIAL_FAULT);
+    const provider = this.#providerOf(call.settings);
     try {
       invariant(provider.writePassed !== undefined, 'a passed call goes to a provider that speaks a door');
       const request = provider.writePassed(call, body, passed);
-      const translated = new TranslatedCall(provider, call, this.#credentials, handler, request);
-      return this.#send(target, request, translated, requestId, moreHeaders);
+      return this.#send(target, request, provider, request, call, handler, moreHeaders);
     } catch (error) {
       return new FailedCall(handler, unwrittenFault(error));
     }
@@ -147,18 +143,12 @@ export class ProviderClient {
     handler: HttpHandler,
     moreHeaders: readonly string[] = [],
   ): HttpCall {
-    const settings = settingsOf(target);
-    const provider = this.#providerOf(settings);
-    const credential = this.#credentialOf(target);
-    if (credential === undefined && settings.credential !== undefined)
-      return new FailedCall(handler, NO_CREDENTIAL_FAULT);
-    const model = String(chat.model);
-    const nowMs = this.#clock.wallMs();
-    const call = { settings, credential, body: chat, model, stream, requestId, nowMs };
+    const call = this.#callOf(target, chat, String(chat.model), stream, requestId);
+    if (call === undefined) return new FailedCall(handler, NO_CREDENTIAL_FAULT);
+    const provider = this.#providerOf(call.settings);
     try {
       const headers = provider.headers(call, request);
-      const translated = new TranslatedCall(provider, call, this.#credentials, handler);
-      return this.#send(target, { ...request, headers }, translated, requestId, moreHeaders);
+      return this.#send(target, { ...request, headers }, provider, provider, call, handler, moreHeaders);
     } catch (error) {
       return new FailedCall(handler, unwrittenFault(error));
     }
@@ -167,35 +157,54 @@ export class ProviderClient {
   /** Sends a call to Azure, which speaks OpenAI's protocol: only path and headers differ. */
   #startAzure(
     target: ProviderTarget,
-    { credential: credentialPosition }: ProviderSettings,
-    credential: Credential | undefined,
     body: string | Uint8Array,
     requestId: string,
     handler: HttpHandler,
     moreHeaders: readonly string[],
     path: string | undefined,
   ): HttpCall {
-    const headers = [...moreHeaders, ...authorizationOf(credential, 'api-key')];
-    if (credential === undefined || credentialPosition === undefined)
-      return this.#http.start(this.#withoutKey(target), body, requestId, handler, headers, path);
-    const watcher = new RenewedCredentialHandler(handler, this.#credentials, credentialPosition, credential);
-    const httpCall = this.#http.start(this.#withoutKey(target), body, requestId, watcher, headers, path);
-    watcher.setHttpCall(httpCall);
-    return httpCall;
+    const { credential: renewed } = settingsOf(target);
+    const headers = authorizationOf(this.#credentialOf(target), 'api-key');
+    if (renewed === undefined) {
+      const allHeaders = [...moreHeaders, ...headers];
+      return this.#http.start(this.#withoutKey(target), body, requestId, handler, allHeaders, path);
+    }
+    // A token of Entra is removed from errors, and reported if Azure rejects it.
+    const call = this.#callOf(target, NO_MEMBERS, '', false, requestId);
+    if (call === undefined) return new FailedCall(handler, NO_CREDENTIAL_FAULT);
+    return this.#send(target, { path, headers, body }, AZURE_ERRORS, PASSES, call, handler, moreHeaders);
   }
 
+  /** Sends the request of `call`. `errors` and `reader`: of the TranslatedCall. */
   #send(
     target: ProviderTarget,
-    { path, headers, body }: PassedRequest,
-    translated: TranslatedCall,
-    requestId: string,
+    { path, headers, body }: Omit<PassedRequest, 'path'> & { readonly path: string | undefined },
+    errors: Pick<Provider, 'readError'>,
+    reader: ResponseReader,
+    call: ProviderCall,
+    handler: HttpHandler,
     moreHeaders: readonly string[],
   ): TranslatedCall {
     const allHeaders = moreHeaders.length === 0 ? headers : [...moreHeaders, ...headers];
+    const translated = new TranslatedCall(errors, reader, call, this.#credentials, handler);
     translated.setHttpCall(
-      this.#http.start(this.#withoutKey(target), body, requestId, translated, allHeaders, path),
+      this.#http.start(this.#withoutKey(target), body, call.requestId, translated, allHeaders, path),
     );
     return translated;
+  }
+
+  /** The call as a provider sees it; undefined if the gateway has no credential for it now. */
+  #callOf(
+    target: ProviderTarget,
+    body: Members,
+    model: string,
+    stream: boolean,
+    requestId: string,
+  ): ProviderCall | undefined {
+    const settings = settingsOf(target);
+    const credential = this.#credentialOf(target);
+    if (credential === undefined && settings.credential !== undefined) return undefined;
+    return { settings, credential, body, model, stream, requestId, nowMs: this.#clock.wallMs() };
   }
 
   #providerOf({ name }: ProviderSettings): Provider {
@@ -228,32 +237,6 @@ export class ProviderClient {
 function settingsOf({ provider }: ProviderTarget): ProviderSettings {
   invariant(provider !== undefined, 'the upstream has a provider of its own');
   return provider;
-}
-
-/**
- * The call as a provider sees it. `upstreamModel`: the upstream's name of the model; undefined if that is in
- * the body. `body` is JSON that the door has checked, so it is an object.
- */
-function callOf(
-  settings: ProviderSettings,
-  credential: Credential | undefined,
-  upstreamModel: string | undefined,
-  body: string | Uint8Array,
-  requestId: string,
-  nowMs: WallMs,
-): ProviderCall {
-  const text = typeof body === 'string' ? body : asBuffer(body).toString('utf8');
-  const members = membersOf(parsedJson(text));
-  const { model, stream } = members;
-  return {
-    settings,
-    credential,
-    body: members,
-    model: upstreamModel ?? (typeof model === 'string' ? model : ''),
-    stream: stream === true,
-    requestId,
-    nowMs,
-  };
 }
 
 /** The fault of a call whose request could not be written, by a FieldError or a bug. */

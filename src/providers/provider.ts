@@ -221,15 +221,22 @@ export interface ProviderStream {
   end(): string;
 }
 
-/** The request of a passed call: the caller's body, but for members that the provider wants elsewhere. */
-export interface PassedRequest extends Omit<ProviderRequest, 'body'> {
+/**
+ * How a response with a status of success is translated: for a translated call by the methods of its
+ * Provider. If the method for a stream, or for a whole response, is absent, such a response passes as it is.
+ */
+export interface ResponseReader {
+  readonly openStream?: (call: ProviderCall) => ProviderStream;
+  /** A string is in the protocol of a passed call's door. */
+  readonly readResponse?: (body: Buffer, call: ProviderCall) => CompletionText | string;
+}
+
+/**
+ * The request of a passed call: the caller's body, but for members that the provider wants elsewhere; and how
+ * the response becomes one of the door's protocol, if it is not one already.
+ */
+export interface PassedRequest extends Omit<ProviderRequest, 'body'>, ResponseReader {
   readonly body: string | Uint8Array;
-  /**
-   * `stream` and `readResponse` translate the response into the door's protocol. If both are undefined, the
-   * response is in that protocol already.
-   */
-  readonly stream?: ProviderStream;
-  readonly readResponse?: (body: Buffer) => string;
 }
 
 /**
@@ -239,8 +246,8 @@ export interface PassedRequest extends Omit<ProviderRequest, 'body'> {
 export interface Provider {
   /**
    * Makes the request of a passed call. Absent if the provider speaks no door's protocol. `body`: the
-   * caller's, with the provider's name of the model; `call.body` and `call.model` are empty. A successful
-   * response passes as it is, unless the request has `stream` or `readResponse`; `readError` reads errors.
+   * caller's, with the provider's name of the model; `call.body` and `call.model` are empty. `readError`
+   * reads errors.
    */
   readonly writePassed?: (call: ProviderCall, body: string | Uint8Array, passed: PassedCall) => PassedRequest;
   /** Translates the request. Throws a FieldError. Pure and without a credential: any thread may call it. */

@@ -1,7 +1,7 @@
 /**
- * One call in a provider's protocol: it translates the response for a handler that expects a chat completion.
- * ProviderClient (provider-client.ts) makes a TranslatedCall for each call; the HTTP client then calls its
- * `on…` methods. Upstream worker.
+ * One call in a provider's protocol: it translates the response for a handler that expects a chat completion,
+ * or the protocol of a passed call's door. ProviderClient (provider-client.ts) makes a TranslatedCall for
+ * each call; the HTTP client then calls its `on…` methods. Upstream worker.
  *
  *     made → setHttpCall → response comes → over        abort() or an error may come at any point
  *
@@ -28,16 +28,16 @@ import {
   RESPONSE_INVALID,
   RESPONSE_TOO_LONG,
   type Credentials,
-  type PassedRequest,
   type Provider,
   type ProviderCall,
   type ProviderFailure,
   type ProviderStream,
+  type ResponseReader,
 } from './provider.js';
 import { usageMember } from './provider-usage.js';
 
 /** Only so many bytes of an error's body are read. */
-export const ERROR_BODY_BYTES_MAX = 64 * 1024;
+const ERROR_BODY_BYTES_MAX = 64 * 1024;
 
 const NO_HEADER: HeaderLookup = () => undefined;
 
@@ -48,12 +48,11 @@ const NO_HEADER: HeaderLookup = () => undefined;
 type BodyMode = 'none' | 'pass' | 'stream' | 'whole' | 'error';
 
 export class TranslatedCall implements HttpCall, HttpHandler {
-  readonly #provider: Provider;
+  readonly #provider: Pick<Provider, 'readError'>;
+  readonly #reader: ResponseReader;
   readonly #call: ProviderCall;
   readonly #credentials: Credentials;
   readonly #handler: HttpHandler;
-  /** Defined for a passed call: then the handler reads the protocol of the call's door. */
-  readonly #passedRequest: PassedRequest | undefined;
   #httpCall: HttpCall | undefined;
   #stream: ProviderStream | undefined;
   #mode: BodyMode = 'none';
@@ -67,16 +66,16 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   #hasStarted = false;
   #isOver = false;
 
-  /** `passedRequest`: the request of a passed call, whose handler reads the protocol of the call's door. */
+  /** `reader`: for successes: the provider itself, or the PassedRequest of a passed call. */
   constructor(
-    provider: Provider,
+    provider: Pick<Provider, 'readError'>,
+    reader: ResponseReader,
     call: ProviderCall,
     credentials: Credentials,
     handler: HttpHandler,
-    passedRequest?: PassedRequest,
   ) {
-    this.#passedRequest = passedRequest;
     this.#provider = provider;
+    this.#reader = reader;
     this.#call = call;
     this.#credentials = credentials;
     this.#handler = handler;
@@ -135,7 +134,8 @@ export class TranslatedCall implements HttpCall, HttpHandler {
       this.#handler.onStart(status, header);
     } else if (this.#mode === 'stream')
       this.#translate(() => {
-        this.#stream = this.#passedRequest?.stream ?? this.#provider.openStream(this.#call);
+        // `!`, here and in `#relayWhole`: without the method the mode is `pass`.
+        this.#stream = this.#reader.openStream!(this.#call);
       });
   }
 
@@ -168,12 +168,12 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   }
 
   #modeOf(status: number, header: HeaderLookup): BodyMode {
-    const passed = this.#passedRequest;
-    const isUnread = passed !== undefined && passed.stream === undefined && passed.readResponse === undefined;
-    if (status < 300 && isUnread) return 'pass';
+    const { stream } = this.#call;
+    const read = stream ? this.#reader.openStream : this.#reader.readResponse;
+    if (status < 300 && read === undefined) return 'pass';
     if (isHtml(header('content-type')) || (status >= 300 && status < 400)) return 'pass';
     if (status >= 300) return 'error';
-    return this.#call.stream ? 'stream' : 'whole';
+    return stream ? 'stream' : 'whole';
   }
 
   /** Buffers a chunk of an error, or of a response that is not streamed. Ends the call if it is too long. */
@@ -225,16 +225,15 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   /** Translates a response that is not streamed. */
   #relayWhole(body: Buffer): void {
     this.#chunks = [];
-    const passedText = this.#passedRequest?.readResponse?.(body);
-    const completion = passedText === undefined ? this.#provider.readResponse(body, this.#call) : undefined;
+    const response = this.#reader.readResponse!(body, this.#call);
     // The provider's bytes are freed. The handler counts the translated text itself if it keeps the text.
     this.#handler.countBuffered?.(-this.#bufferedBytes);
-    if (completion === undefined || this.#handler.onWhole === undefined) {
-      this.#relay(passedText ?? completion!.text);
+    if (typeof response === 'string' || this.#handler.onWhole === undefined) {
+      this.#relay(typeof response === 'string' ? response : response.text);
       return;
     }
     this.#startHandler(200, 'application/json');
-    if (!this.#isOver) this.#handler.onWhole(Buffer.from(completion.text), completion.members);
+    if (!this.#isOver) this.#handler.onWhole(Buffer.from(response.text), response.members);
   }
 
   /** Ends the call with the provider's error, read from as much of its body as has come. */
@@ -243,8 +242,9 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     this.#chunks = [];
     const failure = this.#failureIn(body);
     this.#reportCredential(failure);
-    const { status, code = null, retryAfterSeconds } = failure;
+    const { status, retryAfterSeconds } = failure;
     const message = this.#cleaned(failure.message);
+    const code = failure.code === undefined ? null : this.#cleaned(failure.code);
     const retryAfter = retryAfterSeconds === undefined ? this.#header('retry-after') : `${retryAfterSeconds}`;
     this.#startHandler(status, 'application/json', retryAfter);
     if (this.#isOverNow()) return;

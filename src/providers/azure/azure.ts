@@ -1,6 +1,6 @@
 /**
- * Paths of Azure OpenAI. Azure speaks OpenAI's protocol, so bodies and responses pass as they are, and Azure
- * has no Provider (providers/provider.ts), which is what translates for others. On the main thread
+ * Paths and errors of Azure OpenAI. Azure speaks OpenAI's protocol, so bodies and responses pass as they are,
+ * and Azure has no Provider (providers/provider.ts), which is what translates for others. On the main thread
  * gateway/settings-records.ts makes the path once for each upstream and door; in upstream workers
  * provider-client.ts adds the headers to each call. Pure.
  *
@@ -11,8 +11,8 @@
  * Must hold: the path is the one that Azure documents for the version (test/e2e/providers-azure.test.ts too,
  * which tests the header of provider-client.ts: `api-key` or `authorization`, never both).
  */
-
-import type { ProviderSettings } from '../provider.js';
+import { membersOf, parsedJson } from '../../core/json.js';
+import type { Provider, ProviderSettings } from '../provider.js';
 
 /** The versions of Azure's v1 interface, each with its query. A path of v1 names no deployment. */
 const V1_QUERIES: ReadonlyMap<string, string> = new Map([
@@ -49,3 +49,19 @@ export function azurePath(
   const deploymentsPath = CLOUDFLARE_BASE_PATH.test(basePath) ? basePath : `${basePath}/openai/deployments`;
   return `${deploymentsPath}/${encodeURIComponent(deployment)}${operation}?api-version=${apiVersion}`;
 }
+
+/**
+ * Reads errors of calls with a token of Entra, of which their texts are cleaned: those of Azure in OpenAI's
+ * form, and those of API Management, whose message is a member of the body. Other errors pass as they are.
+ */
+export const AZURE_ERRORS: Pick<Provider, 'readError'> = {
+  readError(status, _header, body) {
+    const members = membersOf(parsedJson(body));
+    const { message = members.message, code } = membersOf(members.error);
+    return {
+      status,
+      message: typeof message === 'string' ? message : '',
+      code: typeof code === 'string' ? code : undefined,
+    };
+  },
+};

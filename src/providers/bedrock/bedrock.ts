@@ -37,7 +37,7 @@ export const BEDROCK: Provider = {
       path,
       headers: authorization(call, { path, body }),
       body,
-      ...(passedCall.stream && { stream: new ClaudeStream() }),
+      ...(passedCall.stream && { openStream: () => new ClaudeStream() }),
       ...(operation === 'count-tokens' && { readResponse: readCount }),
     };
   },

@@ -1,6 +1,7 @@
 /** Calls through a provider's protocol: cuts, pauses, errors, and requests that cannot be said in it. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
+import { SystemClock } from '#src/core/clock.js';
 import { UPSTREAM_MESSAGE_CHARS_MAX, WHOLE_RESPONSES_BYTES_MAX } from '#src/core/limits.js';
 import type { ProviderName } from '#src/core/provider-names.js';
 import { ChunkWriter, completionOf } from '#src/providers/chat-writer.js';
@@ -8,11 +9,13 @@ import type { HttpHandler } from '#src/http1/http-client.js';
 import {
   FieldError,
   ProviderError,
+  type Credential,
   type Credentials,
   type Provider,
   type ProviderCall,
   type ProviderSettings,
 } from '#src/providers/provider.js';
+import { ProviderClient } from '#src/providers/provider-client.js';
 import { TranslatedCall } from '#src/providers/translated-call.js';
 import { connectionFailure } from '#src/upstream/error-mapping.js';
 import type { UpstreamTarget } from '#src/upstream/target.js';
@@ -263,7 +266,7 @@ void t.test('of a long message only what a caller may get is cleaned', (t) => {
     onEnd: () => told.push('end'),
     onError: ({ code }) => told.push(code),
   };
-  const translated = new TranslatedCall(LINES, call, credentials, handler);
+  const translated = new TranslatedCall(LINES, LINES, call, credentials, handler);
   translated.onStart(400, () => undefined);
   translated.onData(Buffer.from(`  ${'YWJjZGVmZ2hpag '.repeat(4_000)}`));
   translated.onEnd();
@@ -274,6 +277,78 @@ void t.test('of a long message only what a caller may get is cleaned', (t) => {
   t.match(told, ['start 400', /"message":"clean"/, 'end']);
   t.end();
 });
+
+void t.test(
+  'a call to Azure with a token of Entra: successes pass, errors are held back and cleaned',
+  (t) => {
+    const ENTRA: Credential = { kind: 'bearer', token: 'eyJ-secret' };
+    let current: Credential | undefined = ENTRA;
+    const run = (status: number, chunks: readonly string[], end: (to: HttpHandler) => void): unknown => {
+      const told: string[] = [];
+      const credentials: Credentials = {
+        credentialAt: () => current,
+        rejected: (position) => void told.push(`rejected ${position}`),
+        withoutSecrets: (_credential, text) => text.replaceAll('eyJ-secret', '…'),
+      };
+      const ofHttp: { handler?: HttpHandler } = {};
+      const http = {
+        start(
+          _target: unknown,
+          _body: unknown,
+          _id: string,
+          to: HttpHandler,
+          headers: string[],
+          path: string,
+        ) {
+          ofHttp.handler = to;
+          told.push(`${path} ${headers.join(' ')}`);
+          return { abort: () => void told.push('abort') };
+        },
+      };
+      const client = new ProviderClient(http as never, new SystemClock(), credentials, {});
+      client.start(
+        { provider: { ...settings('azure'), credential: 3 }, model: 'm' } as never,
+        '{"stream":true}',
+        'r',
+        {
+          onStart: (given) => void told.push(`start ${given}`),
+          onData: (chunk) => void told.push(Buffer.from(chunk).toString()),
+          onEnd: () => void told.push('end'),
+          onError: ({ code }) => void told.push(code),
+        },
+        ['traceparent', 't'],
+        '/openai',
+      );
+      const { handler } = ofHttp;
+      if (handler === undefined) return told;
+      handler.onStart(status, () => undefined);
+      for (const chunk of chunks) handler.onData(Buffer.from(chunk));
+      end(handler);
+      return told.slice(1);
+    };
+    const ends = (to: HttpHandler): void => to.onEnd();
+    const breaks = (to: HttpHandler): void => to.onError({ code: 'RESET', message: '', repeatable: false });
+    const error = (message: string): string =>
+      `{"error":{"message":"${message}","type":"provider_error","code":null}}`;
+    t.same(run(200, ['a', 'eyJ-secret'], ends), ['start 200', 'a', 'eyJ-secret', 'end']);
+    t.same(run(200, ['a'], breaks), ['start 200', 'a', 'RESET']);
+    const cut = ['{"error":{"message":"no eyJ-', 'secret here"}}'];
+    t.same(run(401, cut, ends), ['rejected 3', 'start 401', error('no … here'), 'end']);
+    t.same(
+      run(403, cut, ends),
+      ['start 403', error('no … here'), 'end'],
+      'a 403 says nothing of the credential',
+    );
+    t.same(run(400, cut, breaks), ['start 400', error('no … here'), 'end'], 'what has come says more');
+    t.same(
+      run(500, ['x'.repeat(64 * 1024), 'x'], () => undefined),
+      ['abort', 'start 500', error(''), 'end'],
+    );
+    current = undefined;
+    t.same(run(200, [], ends), [], 'nothing is sent without a credential');
+    t.end();
+  },
+);
 
 void t.test('a request that cannot be signed is never sent', async (t) => {
   const { call, upstreams } = await lines(t, [answering('+good\n', 'text/plain')]);

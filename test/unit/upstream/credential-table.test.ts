@@ -1,6 +1,5 @@
 /** What a worker does with credentials: which it uses, what it reports, what it cleans away. */
 import t from 'tap';
-import { RenewedCredentialHandler } from '#src/providers/renewed-credential-handler.js';
 import type { Credential } from '#src/providers/provider.js';
 import { CredentialTable } from '#src/upstream/credential-table.js';
 
@@ -61,46 +60,5 @@ void t.test('a token is cleaned out, also one that has been replaced', (t) => {
   const encoded = Buffer.from('ya29.second-token-0123456789').toString('base64');
   t.match(table.withoutSecrets(TWO, `bad ${encoded}`), /is not shown/);
   t.equal(table.withoutSecrets(ONE, 'quota exceeded'), 'quota exceeded');
-  t.end();
-});
-
-void t.test('what passes byte for byte: errors are held back and cleaned, the rest is not touched', (t) => {
-  const { rejected, table } = world();
-  const told: string[] = [];
-  const handler = (): RenewedCredentialHandler =>
-    new RenewedCredentialHandler(
-      {
-        onStart: (status) => told.push(`start ${status}`),
-        onData: (chunk) => told.push(Buffer.from(chunk).toString()),
-        onEnd: () => told.push('end'),
-        onError: ({ code }) => told.push(code),
-      },
-      table,
-      1,
-      ONE,
-    );
-  const header = (): undefined => undefined;
-  const good = handler();
-  good.onStart(200, header);
-  good.onData(Buffer.from('one'));
-  good.onData(Buffer.from('two'));
-  good.onEnd();
-  t.same(told.splice(0), ['start 200', 'one', 'two', 'end']);
-  const bad = handler();
-  bad.onStart(401, header);
-  bad.onData(Buffer.from('no: ya29.first-'));
-  bad.onData(Buffer.from('token-0123456789'));
-  bad.onEnd();
-  t.same(told.splice(0), ['start 401', 'no: ***', 'end']);
-  t.same(rejected, [[1, 1]]);
-  const long = handler();
-  long.onStart(500, header);
-  for (let at = 0; at < 100; at += 1) long.onData(Buffer.alloc(1_024, 'x'));
-  long.onError({ code: 'RESET', message: '', repeatable: false });
-  t.same(
-    told,
-    ['start 500', 'x'.repeat(1_000), 'end'],
-    'as much as is read of it, and its end is not awaited',
-  );
   t.end();
 });

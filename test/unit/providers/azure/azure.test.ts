@@ -1,6 +1,6 @@
-/** Which path Azure OpenAI has for which version. */
+/** Which path Azure OpenAI has for which version, and its errors. */
 import t from 'tap';
-import { azurePath } from '#src/providers/azure/azure.js';
+import { AZURE_ERRORS, azurePath } from '#src/providers/azure/azure.js';
 
 const CHAT = { deployment: 'gpt 4', operation: '/chat/completions' };
 
@@ -30,5 +30,19 @@ void t.test("Cloudflare's AI Gateway has the deployment right after the resource
       `${other}/openai/deployments/d/embeddings?api-version=2024-10-21`,
       `a proxy at ${other} is none`,
     );
+  t.end();
+});
+
+void t.test('errors of Azure, of API Management, and others', (t) => {
+  const read = (status: number, body: unknown): unknown =>
+    AZURE_ERRORS.readError(status, () => undefined, typeof body === 'string' ? body : JSON.stringify(body));
+  t.same(read(404, { error: { code: 'DeploymentNotFound', message: 'none', innererror: {} } }), {
+    status: 404,
+    message: 'none',
+    code: 'DeploymentNotFound',
+  });
+  t.match(read(401, { statusCode: 401, message: 'no' }), { status: 401, message: 'no', code: undefined });
+  for (const body of ['', 'no', '[', 'null', { error: 'no' }, { error: { code: 3, message: null } }])
+    t.match(read(500, body), { status: 500, message: '', code: undefined });
   t.end();
 });
