@@ -8,17 +8,8 @@
  */
 import { type Command, InvalidArgumentError } from 'commander';
 import type { AccountView, CreditView } from '../admin/views.js';
-import type { RouteName } from './admin-client.js';
-import { addAdminCommand, showList, showView } from './admin-command.js';
-import {
-  addConfirmation,
-  confirm,
-  type ConfirmationOptions,
-  type AdminOptions,
-  exampleText,
-  parseNonEmpty,
-  addAdminOptions,
-} from './options.js';
+import { addAdminCommand, ItemCommands, showList, showView } from './admin-command.js';
+import { type AdminOptions, exampleText, parseNonEmpty } from './options.js';
 import { Misuse, printFields, printTable, timeText, yesNo } from './output.js';
 import { quotaFields } from './quota-text.js';
 import type { Column } from './table.js';
@@ -37,17 +28,16 @@ export function addAccountCommands(program: Command): void {
       'after',
       exampleText('accounts create acme --plan free --credit 10.00', 'accounts list --search acme'),
     );
+  const account = new ItemCommands<AccountView>(accounts, 'account', 'id or name', printAccount);
   // `--help` lists the commands in this order.
   addCreateCommand(accounts);
   addListCommand(accounts);
-  addAdminCommand(accounts, 'show', 'Show an account with its live counters.', 'accounts show acme')
-    .argument('<account>', 'id or name', parseNonEmpty)
-    .action((account: string, options: AdminOptions) =>
-      showAccount(options, 'GET /accounts/{account}', account),
-    );
-  addCreditCommands(accounts);
-  addMoveCommands(accounts);
-  addStatusCommands(accounts);
+  account.add('show', 'GET /accounts/{account}', 'Show an account with its live counters.', [
+    'accounts show acme',
+  ]);
+  addCreditCommands(accounts, account);
+  addMoveCommands(account);
+  addStatusCommands(account);
 }
 
 function addCreateCommand(accounts: Command): void {
@@ -94,57 +84,46 @@ function addListCommand(accounts: Command): void {
 }
 
 /** Adds `set-plan` and `set-group`. */
-function addMoveCommands(accounts: Command): void {
-  addAdminCommand(
-    accounts,
+function addMoveCommands(account: ItemCommands<AccountView>): void {
+  account.add(
     'set-plan',
+    'POST /accounts/{account}/set-plan',
     'Move an account to another plan.',
-    'accounts set-plan acme --plan paid',
-  )
-    .argument('<account>', 'id or name', parseNonEmpty)
-    .requiredOption('--plan <plan>', 'a plan of the settings', parseNonEmpty)
-    .action((account: string, options: AdminOptions & { plan: string }) =>
-      showAccount(options, 'POST /accounts/{account}/set-plan', account, { plan: options.plan }),
-    );
-
-  addAdminCommand(
-    accounts,
+    ['accounts set-plan acme --plan paid'],
+    {
+      configure: (command) =>
+        command.requiredOption('--plan <plan>', 'a plan of the settings', parseNonEmpty),
+      bodyOf: ({ plan }: { plan: string }) => ({ plan }),
+    },
+  );
+  account.add(
     'set-group',
+    'POST /accounts/{account}/set-group',
     'Move an account to another group. What it has used stays used in the former one.',
-    'accounts set-group acme --group research',
-    'accounts set-group acme --none',
-  )
-    .argument('<account>', 'id or name', parseNonEmpty)
-    .option('--group <group>', 'id or name', parseNonEmpty)
-    .option('--none', 'in no group')
-    .action((account: string, options: AdminOptions & { group?: string; none?: true }) => {
-      const { group, none } = options;
-      if ((group === undefined) === (none === undefined)) throw new Misuse('Give --group or --none.');
-      return showAccount(options, 'POST /accounts/{account}/set-group', account, { group: group ?? null });
-    });
+    ['accounts set-group acme --group research', 'accounts set-group acme --none'],
+    {
+      configure: (command) =>
+        command.option('--group <group>', 'id or name', parseNonEmpty).option('--none', 'in no group'),
+      bodyOf: ({ group, none }: { group?: string; none?: true }) => {
+        if ((group === undefined) === (none === undefined)) throw new Misuse('Give --group or --none.');
+        return { group: group ?? null };
+      },
+    },
+  );
 }
 
 /** Adds `disable` and `enable`. */
-function addStatusCommands(accounts: Command): void {
-  addConfirmation(
-    addAdminCommand(
-      accounts,
-      'disable',
-      'Reject all calls of an account, after a confirmation.',
-      'accounts disable acme --yes',
-    ),
-  )
-    .argument('<account>', 'id or name', parseNonEmpty)
-    .action(async (account: string, options: AdminOptions & ConfirmationOptions) => {
-      await confirm(`Reject all calls of account ${account}?`, options);
-      await showAccount(options, 'POST /accounts/{account}/disable', account);
-    });
-
-  addAdminCommand(accounts, 'enable', 'Accept the keys of a disabled account again.', 'accounts enable acme')
-    .argument('<account>', 'id or name', parseNonEmpty)
-    .action((account: string, options: AdminOptions) =>
-      showAccount(options, 'POST /accounts/{account}/enable', account),
-    );
+function addStatusCommands(account: ItemCommands<AccountView>): void {
+  account.add(
+    'disable',
+    'POST /accounts/{account}/disable',
+    'Reject all calls of an account, after a confirmation.',
+    ['accounts disable acme --yes'],
+    { question: (reference) => `Reject all calls of account ${reference}?` },
+  );
+  account.add('enable', 'POST /accounts/{account}/enable', 'Accept the keys of a disabled account again.', [
+    'accounts enable acme',
+  ]);
 }
 
 const GROUP_COLUMN: Column<AccountView> = {
@@ -178,16 +157,6 @@ function emptyTextOf({ search, plan, group }: ListOptions): string {
   return search === undefined && plan === undefined && group === undefined
     ? 'There are no accounts: see "accounts create --help".'
     : 'No account matches.';
-}
-
-/** Calls a route of accounts and prints the account of the response. */
-function showAccount(
-  options: AdminOptions,
-  route: Extract<RouteName, 'GET /accounts/{account}' | `POST /accounts/{account}/${string}`>,
-  account: string,
-  body?: object,
-): Promise<void> {
-  return showView(options, route, { id: account, ...(body && { body }) }, printAccount);
 }
 
 function printAccount(account: AccountView): Promise<void> {
@@ -231,37 +200,32 @@ function leasedFields({ leased }: AccountView): (readonly [string, string])[] {
   return [['leased in advance', `${balance} of the balance, ${counts}`]];
 }
 
-interface CreditOptions extends AdminOptions {
-  readonly note?: string;
-  readonly idempotencyKey?: string;
-}
-
-function addCreditCommands(accounts: Command): void {
-  addCreditOptions(
-    accounts
-      .command('credit')
-      .description('Add to the balance, or take away with a negative amount, as debit does.')
-      .argument('<account>', 'id or name', parseNonEmpty)
-      .argument('<amount>', 'such as 10.00; to take away: credit acme -- -2.50', parseNonEmpty),
-  )
-    .addHelpText(
-      'after',
-      exampleText('accounts credit acme 10.00 --note "invoice 17" --idempotency-key invoice-17'),
-    )
-    .action((account: string, amount: string, options: CreditOptions) => addCredit(account, amount, options));
-
-  addCreditOptions(
-    accounts
-      .command('debit')
-      .description('Take from the balance, at most all of it.')
-      .argument('<account>', 'id or name', parseNonEmpty)
-      .argument('<amount>', 'such as 2.50', unsignedAmount),
-  )
-    .addHelpText('after', exampleText('accounts debit acme 2.50 --note "refund of invoice 17"'))
-    .action((account: string, amount: string, options: CreditOptions) =>
-      addCredit(account, `-${amount}`, options),
-    );
-
+function addCreditCommands(accounts: Command, account: ItemCommands<AccountView>): void {
+  account.add(
+    'credit',
+    'POST /accounts/{account}/credit',
+    'Add to the balance, or take away with a negative amount, as debit does.',
+    ['accounts credit acme 10.00 --note "invoice 17" --idempotency-key invoice-17'],
+    {
+      configure: (command) =>
+        addCreditOptions(command).argument(
+          '<amount>',
+          'such as 10.00; to take away: credit acme -- -2.50',
+          parseNonEmpty,
+        ),
+      bodyOf: (options: CreditOptions, [amount = '']) => creditOf(amount, options),
+    },
+  );
+  account.add(
+    'debit',
+    'POST /accounts/{account}/credit',
+    'Take from the balance, at most all of it.',
+    ['accounts debit acme 2.50 --note "refund of invoice 17"'],
+    {
+      configure: (command) => addCreditOptions(command).argument('<amount>', 'such as 2.50', unsignedAmount),
+      bodyOf: (options: CreditOptions, [amount = '']) => creditOf(`-${amount}`, options),
+    },
+  );
   addAdminCommand(accounts, 'credits', 'List the credits and debits, oldest first.', 'accounts credits acme')
     .argument('<account>', 'id or name', parseNonEmpty)
     .action((account: string, options: AdminOptions) =>
@@ -277,8 +241,13 @@ const CREDIT_COLUMNS: readonly Column<CreditView>[] = [
   { title: 'NOTE', text: ({ note }) => note, cut: true },
 ];
 
+interface CreditOptions {
+  readonly note?: string;
+  readonly idempotencyKey?: string;
+}
+
 function addCreditOptions(command: Command): Command {
-  return addAdminOptions(command)
+  return command
     .option('--note <text>', 'why, for the journal of the account; at most 500 characters')
     .option(
       '--idempotency-key <text>',
@@ -287,10 +256,8 @@ function addCreditOptions(command: Command): Command {
     );
 }
 
-function addCredit(account: string, amount: string, options: CreditOptions): Promise<void> {
-  const { note, idempotencyKey } = options;
-  const body = { amount, note, idempotency_key: idempotencyKey };
-  return showAccount(options, 'POST /accounts/{account}/credit', account, body);
+function creditOf(amount: string, { note, idempotencyKey }: CreditOptions): object {
+  return { amount, note, idempotency_key: idempotencyKey };
 }
 
 /** Rejects a minus, because `debit` adds one and sends a credit. The route checks the rest of the amount. */

@@ -1,10 +1,11 @@
 /**
  * For commands that send one request to the admin interface, or read one list, and print the response: most
- * files named …-commands.ts call these functions. Others call `withAdminClient` (admin-client.ts). Process of
+ * files named …-commands.ts use this one. Others call `withAdminClient` (admin-client.ts). Process of
  * a command.
  *
  * Must hold: with `--json`, standard output is one JSON text (test/unit/cli: account-commands.test.ts,
- * key-commands.test.ts, group-commands.test.ts).
+ * key-commands.test.ts, group-commands.test.ts). A command on one item that has another kind's route does not
+ * compile (ItemRoute).
  */
 import type { Command } from 'commander';
 import type { RouteViews } from '../admin/routes.js';
@@ -65,24 +66,6 @@ export function showView<Name extends RouteName>(
   );
 }
 
-/** Lines for standard error, such as what a command leaves as it is. `reference`: its argument. */
-type RemarksOf = (client: AdminClient, reference: string) => Promise<readonly string[]>;
-
-/** As `showView`. `remarksOf` is called before the request, and its lines are printed after the view. */
-export function showViewAndRemarks<Name extends RouteName>(
-  options: AdminOptions,
-  route: Name,
-  input: RequestInput<Name>,
-  print: Print<RouteViews[Name]>,
-  remarksOf: (client: AdminClient) => Promise<readonly string[]>,
-): Promise<void> {
-  return withAdminClient(options, async (client) => {
-    const remarks = await remarksOf(client);
-    await callAndPrint(client, options, route, input, print);
-    for (const remark of remarks) printError(remark);
-  });
-}
-
 /** As `showView`, for a command that needs a running gateway. Rejects as `withGateway` does. */
 export function showViewOfGateway<Name extends RouteName>(
   options: AdminOptions,
@@ -136,28 +119,81 @@ export function printIfMore({
   );
 }
 
-/**
- * Adds the command `delete`, which asks first, on standard error. `noun` names what is deleted; `argument` is
- * the help of its argument.
- * `remarksOf`: as for `showViewAndRemarks`; none by default.
- */
-export function addDeleteCommand(
-  parent: Command,
-  noun: string,
-  { description, argument, example }: { description: string; argument: string; example: string },
-  route: Extract<RouteName, `DELETE ${string}`>,
-  remarksOf: RemarksOf = () => Promise.resolve([]),
-): void {
-  addConfirmation(addAdminCommand(parent, 'delete', description, example))
-    .argument(`<${noun}>`, argument, parseNonEmpty)
-    .action(async (reference: string, options: AdminOptions & ConfirmationOptions) => {
-      await confirm(`Delete ${noun} ${reference} permanently?`, options);
-      await showViewAndRemarks(
-        options,
-        route,
-        { id: reference },
-        ({ id }) => printLine(`Deleted ${id}.`),
-        (client) => remarksOf(client, reference),
-      );
+/** The routes of one item that send exactly this view. One that makes a secret, to be shown once, is none. */
+type ItemRoute<View> = {
+  [Name in RouteName]: Name extends `${string}{${string}`
+    ? [View, RouteViews[Name]] extends [RouteViews[Name], View]
+      ? Name
+      : never
+    : never;
+}[RouteName];
+
+type DeletedView = RouteViews['DELETE /keys/{key}'];
+
+/** Returns lines for standard error, such as what a command leaves as it is. `reference`: its argument. */
+type RemarksOf = (client: AdminClient, reference: string) => Promise<readonly string[]>;
+
+interface ItemCommandParts<Options> {
+  /** Adds options, and arguments after the item's. */
+  readonly configure?: (command: Command) => Command;
+  /** Returns the request's body. `words`: the arguments after the item's. */
+  readonly bodyOf?: (options: Options, words: readonly string[]) => object;
+  /** Returns what is asked before. */
+  readonly question?: (reference: string) => string;
+  /** Called before the request; its lines are printed after the view. */
+  readonly remarksOf?: RemarksOf | undefined;
+}
+
+/** Adds commands on one item, such as a key: each takes its id or name, and prints the view as `showView`. */
+export class ItemCommands<View> {
+  readonly #parent: Command;
+  readonly #noun: string;
+  readonly #argument: string;
+  readonly #print: Print<View>;
+
+  /** `noun` names the item in the help and in questions; `argument` is the help of the argument. */
+  constructor(parent: Command, noun: string, argument: string, print: Print<View>) {
+    this.#parent = parent;
+    this.#noun = noun;
+    this.#argument = argument;
+    this.#print = print;
+  }
+
+  add<Options extends object>(
+    name: string,
+    route: ItemRoute<View>,
+    description: string,
+    examples: readonly string[],
+    { configure, bodyOf, question, remarksOf }: ItemCommandParts<Options> = {},
+  ): void {
+    const command = addAdminCommand(this.#parent, name, description, ...examples);
+    if (question !== undefined) addConfirmation(command);
+    command.argument(`<${this.#noun}>`, this.#argument, parseNonEmpty);
+    configure?.(command);
+    command.action(async (id: string) => {
+      const options = command.opts<AdminOptions & ConfirmationOptions & Options>();
+      if (question !== undefined) await confirm(question(id), options);
+      const body = bodyOf?.(options, command.args.slice(1));
+      await withAdminClient(options, async (client) => {
+        const remarks = (await remarksOf?.(client, id)) ?? [];
+        // One of the routes stands for all of them: ItemRoute says that they send a View.
+        const print = this.#print as Print<unknown>;
+        await callAndPrint(client, options, route as 'GET /keys/{key}', { id, ...(body && { body }) }, print);
+        for (const remark of remarks) printError(remark);
+      });
     });
+  }
+
+  /** Adds the command `delete`, which asks first. */
+  addDelete(
+    route: ItemRoute<DeletedView>,
+    description: string,
+    example: string,
+    remarksOf?: RemarksOf,
+  ): void {
+    const question = (reference: string): string => `Delete ${this.#noun} ${reference} permanently?`;
+    const print = ({ id }: DeletedView): void => printLine(`Deleted ${id}.`);
+    const commands = new ItemCommands<DeletedView>(this.#parent, this.#noun, this.#argument, print);
+    commands.add('delete', route, description, [example], { question, remarksOf });
+  }
 }

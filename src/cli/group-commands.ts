@@ -7,13 +7,12 @@
  */
 import type { Command } from 'commander';
 import type { GroupView } from '../admin/views.js';
-import { addAdminCommand, addDeleteCommand, showList, showView } from './admin-command.js';
-import type { RouteName } from './admin-client.js';
+import { addAdminCommand, ItemCommands, showList, showView } from './admin-command.js';
 import { type AdminOptions, exampleText, parseNonEmpty } from './options.js';
 import { printFields, printTable, timeText } from './output.js';
 import {
   addLimitOptions,
-  changedLimitsOf,
+  CHANGE_OF_LIMITS,
   limitsOf,
   type QuotaLine,
   quotaFields,
@@ -31,22 +30,24 @@ export function addGroupCommands(program: Command): void {
       'after',
       exampleText('groups create research --spend-per-month 250.00', 'groups tree', 'accounts create --help'),
     );
+  const group = new ItemCommands<GroupView>(groups, 'group', 'id or name', printGroup);
   // `--help` lists the commands in this order.
   addCreateCommand(groups);
   addListCommands(groups);
-  addAdminCommand(groups, 'show', 'Show a group, with what is used of its quotas.', 'groups show research')
-    .argument('<group>', 'id or name', parseNonEmpty)
-    .action((group: string, options: AdminOptions) => showGroup(options, 'GET /groups/{group}', group));
-  addLimitsCommand(groups);
-  addDeleteCommand(
-    groups,
-    'group',
-    {
-      description: 'Delete a group in which there is no account and no group, and ask before.',
-      argument: 'id or name',
-      example: 'groups delete vision --yes',
-    },
+  group.add('show', 'GET /groups/{group}', 'Show a group, with what is used of its quotas.', [
+    'groups show research',
+  ]);
+  group.add(
+    'set-limits',
+    'POST /groups/{group}/set-limits',
+    'Change limits of a group. Limits that are not named stay, and so does what was used.',
+    ['groups set-limits research --spend-per-month 500.00 --tokens-per-day none'],
+    CHANGE_OF_LIMITS,
+  );
+  group.addDelete(
     'DELETE /groups/{group}',
+    'Delete a group in which there is no account and no group, and ask before.',
+    'groups delete vision --yes',
   );
 }
 
@@ -106,20 +107,6 @@ function addListCommands(groups: Command): void {
         printTable(TREE_COLUMNS, treeRows(data), NO_GROUPS),
       ),
     );
-}
-
-function addLimitsCommand(groups: Command): void {
-  addLimitOptions(
-    addAdminCommand(
-      groups,
-      'set-limits',
-      'Change limits of a group. Limits that are not named stay, and so does what was used.',
-      'groups set-limits research --spend-per-month 500.00 --tokens-per-day none',
-    ).argument('<group>', 'id or name', parseNonEmpty),
-    'change',
-  ).action((group: string, options: AdminOptions) =>
-    showGroup(options, 'POST /groups/{group}/set-limits', group, changedLimitsOf(options)),
-  );
 }
 
 /** A row for each quota of a group; one row if it has no quota. Only the first row has the group's names. */
@@ -187,16 +174,6 @@ export function treeRows(groups: readonly GroupView[]): GroupRow[] {
     return quotaRowsOf(group, name, `${stems.join('')}${isParent ? '│' : ''}`);
   });
   return rowsFromEnd.toReversed().flat();
-}
-
-/** Calls a route of groups and prints the group of the response. */
-function showGroup(
-  options: AdminOptions,
-  route: Extract<RouteName, 'GET /groups/{group}' | `POST /groups/{group}/${string}`>,
-  group: string,
-  body?: object,
-): Promise<void> {
-  return showView(options, route, { id: group, ...(body && { body }) }, printGroup);
 }
 
 function printGroup(group: GroupView): Promise<void> {

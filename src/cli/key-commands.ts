@@ -8,17 +8,11 @@
  */
 import { Argument, type Command } from 'commander';
 import type { CreatedKeyView, KeyView } from '../admin/views.js';
-import {
-  addAdminCommand,
-  addDeleteCommand,
-  showList,
-  showView,
-  showViewAndRemarks,
-} from './admin-command.js';
-import { type AdminClient, readList, type RouteName } from './admin-client.js';
+import { addAdminCommand, ItemCommands, showList, showView } from './admin-command.js';
+import { type AdminClient, readList } from './admin-client.js';
 import { type AdminOptions, durationSeconds, lifeSeconds, momentSeconds, parseNonEmpty } from './options.js';
 import { activeText, printFields, printLine, printTable, timeOrNever, timeText } from './output.js';
-import { addLimitOptions, changedLimitsOf, limitsOf, quotaFields } from './quota-text.js';
+import { addLimitOptions, CHANGE_OF_LIMITS, limitsOf, quotaFields } from './quota-text.js';
 import type { Column } from './table.js';
 
 const KEY_COLUMNS: readonly Column<KeyView>[] = [
@@ -73,25 +67,38 @@ export function addKeyCommands(program: Command): void {
   const keys = program
     .command('keys')
     .description('Create, list, show, limit, disable, rotate and delete the API keys of accounts.');
+  const key = new ItemCommands<KeyView>(keys, 'key', KEY_ARGUMENT, printKey);
   // `--help` lists the commands in this order.
   addCreateCommand(keys);
-  addAdminCommand(keys, 'show', 'Show a key and when it was last used.', 'keys show laptop')
-    .argument('<key>', KEY_ARGUMENT, parseNonEmpty)
-    .action((key: string, options: AdminOptions) => showKey(options, 'GET /keys/{key}', key));
+  key.add('show', 'GET /keys/{key}', 'Show a key and when it was last used.', ['keys show laptop']);
   addRotateCommand(keys);
-  addLimitsCommand(keys);
+  key.add(
+    'set-limits',
+    'POST /keys/{key}/set-limits',
+    'Change limits of a key. Limits that are not named stay, and so does what was used.',
+    ['keys set-limits laptop --tokens-per-day 100000 --calls-per-day none'],
+    CHANGE_OF_LIMITS,
+  );
   addListCommand(keys);
-  addPrivateCommand(keys);
-  addStatusCommands(keys);
-  addDeleteCommand(
-    keys,
-    'key',
+  key.add(
+    'set-private',
+    'POST /keys/{key}/set-private',
+    'Say whether contents of the calls of a key may be kept, if call_log.contents keeps them.',
+    ['keys set-private laptop yes'],
     {
-      description: 'Delete a key permanently, and ask before.',
-      argument: KEY_ARGUMENT,
-      example: 'keys delete laptop --yes',
+      configure: (command) =>
+        command.addArgument(new Argument('<private>', 'yes: none are kept').choices(['yes', 'no'])),
+      bodyOf: (_, [isPrivate]) => ({ private: isPrivate === 'yes' }),
     },
+  );
+  key.add('disable', 'POST /keys/{key}/disable', 'Reject a key from now on.', ['keys disable laptop'], {
+    remarksOf: formerKeyRemarks,
+  });
+  key.add('enable', 'POST /keys/{key}/enable', 'Accept a disabled key again.', ['keys enable laptop']);
+  key.addDelete(
     'DELETE /keys/{key}',
+    'Delete a key permanently, and ask before.',
+    'keys delete laptop --yes',
     formerKeyRemarks,
   );
 }
@@ -143,20 +150,6 @@ function addRotateCommand(keys: Command): void {
     );
 }
 
-function addLimitsCommand(keys: Command): void {
-  addLimitOptions(
-    addAdminCommand(
-      keys,
-      'set-limits',
-      'Change limits of a key. Limits that are not named stay, and so does what was used.',
-      'keys set-limits laptop --tokens-per-day 100000 --calls-per-day none',
-    ).argument('<key>', KEY_ARGUMENT, parseNonEmpty),
-    'change',
-  ).action((key: string, options: AdminOptions) =>
-    showKey(options, 'POST /keys/{key}/set-limits', key, changedLimitsOf(options)),
-  );
-}
-
 function addListCommand(keys: Command): void {
   addAdminCommand(keys, 'list', 'List keys, those of all accounts by default.', 'keys list --account acme')
     .option('--account <account>', 'of this account alone (id or name)', parseNonEmpty)
@@ -165,34 +158,6 @@ function addListCommand(keys: Command): void {
         printTable(columnsOf(views), views, 'There are no keys: see "keys create --help".'),
       ),
     );
-}
-
-function addPrivateCommand(keys: Command): void {
-  addAdminCommand(
-    keys,
-    'set-private',
-    'Say whether contents of the calls of a key may be kept, if call_log.contents keeps them.',
-    'keys set-private laptop yes',
-  )
-    .argument('<key>', KEY_ARGUMENT, parseNonEmpty)
-    .addArgument(new Argument('<private>', 'yes: none are kept').choices(['yes', 'no']))
-    .action((key: string, isPrivate: 'yes' | 'no', options: AdminOptions) =>
-      showKey(options, 'POST /keys/{key}/set-private', key, { private: isPrivate === 'yes' }),
-    );
-}
-
-/** Adds `disable` and `enable`. */
-function addStatusCommands(keys: Command): void {
-  addAdminCommand(keys, 'disable', 'Reject a key from now on.', 'keys disable laptop')
-    .argument('<key>', KEY_ARGUMENT, parseNonEmpty)
-    .action((key: string, options: AdminOptions) =>
-      showViewAndRemarks(options, 'POST /keys/{key}/disable', { id: key }, printKey, (client) =>
-        formerKeyRemarks(client, key),
-      ),
-    );
-  addAdminCommand(keys, 'enable', 'Accept a disabled key again.', 'keys enable laptop')
-    .argument('<key>', KEY_ARGUMENT, parseNonEmpty)
-    .action((key: string, options: AdminOptions) => showKey(options, 'POST /keys/{key}/enable', key));
 }
 
 /**
@@ -207,16 +172,6 @@ async function formerKeyRemarks(client: AdminClient, reference: string): Promise
     (other) =>
       `${other.id} has the same name and is accepted${other.expires === null ? '' : ` until ${timeText(other.expires)}`}: to reject it too, give its id.`,
   );
-}
-
-/** Calls a route of keys and prints the key of the response. */
-function showKey(
-  options: AdminOptions,
-  route: Extract<RouteName, 'GET /keys/{key}' | `POST /keys/{key}/${string}`>,
-  key: string,
-  body?: object,
-): Promise<void> {
-  return showView(options, route, { id: key, ...(body && { body }) }, printKey);
 }
 
 function printKey(key: KeyView): Promise<void> {

@@ -9,14 +9,8 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { CreatedOperatorView, OperatorView } from '../admin/operator-routes.js';
 import { ROLES } from '../core/roles.js';
 import type { OperatorChange } from '../registry/operator-change.js';
-import {
-  type ClientOptions,
-  readList,
-  type RequestInput,
-  type RouteName,
-  withAdminClient,
-} from './admin-client.js';
-import { addAdminCommand, addDeleteCommand, printIfMore, showView } from './admin-command.js';
+import { type ClientOptions, readList, type RequestInput, withAdminClient } from './admin-client.js';
+import { addAdminCommand, ItemCommands, printIfMore, showView } from './admin-command.js';
 import {
   type AdminOptions,
   endSeconds,
@@ -91,6 +85,9 @@ export function addOperatorCommands(program: Command): void {
     .description(
       'Create, list, show, change, disable and delete operators: named tokens for the admin interface.',
     );
+  const operator = new ItemCommands<OperatorView>(operators, 'operator', OPERATOR_ARGUMENT, (view) =>
+    printOperator(view),
+  );
   // `--help` lists the commands in this order.
   addCreateCommand(operators);
   addAdminCommand(operators, 'list', 'List operators by name.', 'operators list').action(
@@ -99,23 +96,34 @@ export function addOperatorCommands(program: Command): void {
         printTable(OPERATOR_COLUMNS, data, 'There are no operators: see "operators create --help".'),
       ),
   );
-  addAdminCommand(operators, 'show', 'Show an operator.', 'operators show ann')
-    .argument('<operator>', OPERATOR_ARGUMENT, parseNonEmpty)
-    .action((operator: string, options: AdminOptions) =>
-      showOperator(options, 'GET /operators/{operator}', operator),
-    );
-  addRoleCommand(operators);
-  addRotateCommand(operators);
-  addStatusCommands(operators);
-  addDeleteCommand(
-    operators,
-    'operator',
+  operator.add('show', 'GET /operators/{operator}', 'Show an operator.', ['operators show ann']);
+  operator.add(
+    'set-role',
+    'POST /operators/{operator}/set-role',
+    'Change the role of an operator, from its next request on.',
+    ['operators set-role ann --role finance'],
     {
-      description: 'Delete an operator permanently, and ask before.',
-      argument: OPERATOR_ARGUMENT,
-      example: 'operators delete ann --yes',
+      configure: (command) => command.addOption(roleOption()),
+      bodyOf: ({ role }: { role: string }) => ({ role }),
     },
+  );
+  addRotateCommand(operators);
+  operator.add(
+    'disable',
+    'POST /operators/{operator}/disable',
+    'Reject the token of an operator from now on, and end its sessions.',
+    ['operators disable ann'],
+  );
+  operator.add(
+    'enable',
+    'POST /operators/{operator}/enable',
+    'Accept the token of a disabled operator again.',
+    ['operators enable ann'],
+  );
+  operator.addDelete(
     'DELETE /operators/{operator}',
+    'Delete an operator permanently, and ask before.',
+    'operators delete ann --yes',
   );
 }
 
@@ -139,20 +147,6 @@ function addCreateCommand(operators: Command): void {
     );
 }
 
-function addRoleCommand(operators: Command): void {
-  addAdminCommand(
-    operators,
-    'set-role',
-    'Change the role of an operator, from its next request on.',
-    'operators set-role ann --role finance',
-  )
-    .argument('<operator>', OPERATOR_ARGUMENT, parseNonEmpty)
-    .addOption(roleOption())
-    .action((operator: string, options: AdminOptions & { role: string }) =>
-      showOperator(options, 'POST /operators/{operator}/set-role', operator, { role: options.role }),
-    );
-}
-
 function addRotateCommand(operators: Command): void {
   addAdminCommand(
     operators,
@@ -168,33 +162,6 @@ function addRotateCommand(operators: Command): void {
         body: options.expires ?? {},
       }),
     );
-}
-
-/** Adds `disable` and `enable`. */
-function addStatusCommands(operators: Command): void {
-  for (const [action, description] of [
-    ['disable', 'Reject the token of an operator from now on, and end its sessions.'],
-    ['enable', 'Accept the token of a disabled operator again.'],
-  ] as const) {
-    addAdminCommand(operators, action, description, `operators ${action} ann`)
-      .argument('<operator>', OPERATOR_ARGUMENT, parseNonEmpty)
-      .action((operator: string, options: AdminOptions) =>
-        showOperator(options, `POST /operators/{operator}/${action}`, operator),
-      );
-  }
-}
-
-/** Calls a route of operators and prints the operator of the response. */
-function showOperator(
-  options: AdminOptions,
-  route: Exclude<
-    Extract<RouteName, 'GET /operators/{operator}' | `POST /operators/{operator}/${string}`>,
-    TokenRoute
-  >,
-  operator: string,
-  body?: object,
-): Promise<void> {
-  return showView(options, route, { id: operator, ...(body && { body }) }, (view) => printOperator(view));
 }
 
 /** The routes that make a token. */

@@ -57,12 +57,15 @@ export function limitsOf(options: object): Readonly<Record<string, QuotaAmount |
   );
 }
 
-/** As `limitsOf`, for the commands `set-limits`. Throws Misuse if the options give no limit. */
-export function changedLimitsOf(options: object): object {
-  const limits = limitsOf(options);
-  if (Object.keys(limits).length > 0) return limits;
-  throw new Misuse('Nothing to change: give a limit, such as --tokens-per-day 100000, or --help.');
-}
+/** The parts (ItemCommands) of the commands `set-limits`. Throws Misuse if the options give no limit. */
+export const CHANGE_OF_LIMITS = {
+  configure: (command: Command): Command => addLimitOptions(command, 'change'),
+  bodyOf: (options: object): object => {
+    const limits = limitsOf(options);
+    if (Object.keys(limits).length > 0) return limits;
+    throw new Misuse('Nothing to change: give a limit, such as --tokens-per-day 100000, or --help.');
+  },
+};
 
 /** One quota in words, for a row of a table or for a field. */
 export interface QuotaLine {
