@@ -9,16 +9,12 @@
  * labels that it declares (test/unit/telemetry/exposition.test.ts).
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { GATEWAY_FAMILIES, SHARING_FAMILIES } from './gateway-families.js';
+import { GATEWAY_FAMILIES } from './gateway-families.js';
 import type { FamilySnapshot, MetricsSnapshot } from './metrics-snapshot.js';
 import type { MetricFamily, MetricsSource, Sample } from './metrics-source.js';
 import { REQUEST_FAMILIES } from './request-families.js';
 
-export const METRIC_FAMILIES: readonly MetricFamily[] = [
-  ...REQUEST_FAMILIES,
-  ...GATEWAY_FAMILIES,
-  ...SHARING_FAMILIES,
-];
+export const METRIC_FAMILIES: readonly MetricFamily[] = [...REQUEST_FAMILIES, ...GATEWAY_FAMILIES];
 
 export interface MetricsPage {
   readonly contentType: string;

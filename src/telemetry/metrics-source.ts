@@ -3,15 +3,18 @@
  * samples. gateway/gateway-metrics.ts provides the source; the files named …-families.ts read it. Main
  * thread.
  *
- * A new metric is a MetricFamily in one of those files. If it reads something new, add that to MetricsSource,
- * and provide it in gateway-metrics.ts or gateway/stats.ts. `npm run docs` then writes docs/metrics.md, and
- * test/unit/telemetry/exposition.test.ts checks that its samples have the labels that it declares.
+ * A new metric is a MetricFamily in one of those files, and a line in exposition.names.test.ts. If it reads
+ * something new, add that to MetricsSource, and provide it in gateway-metrics.ts or gateway/stats.ts.
+ * `npm run docs` then copies names, labels and help to docs/metrics.md.
  *
- * Must hold:
+ * Must hold of all families:
+ * - Names and labels stay, because dashboards use them (test/unit/telemetry/exposition.names.test.ts).
+ * - No label has a value that a caller can choose, so that the number of time series is bounded.
+ * - Samples have the labels that the family declares (`labelled`; test/unit/telemetry/exposition.test.ts).
  * - Members of Sample keep their names, and `type` and `across` their values: processes of two versions send
  *   each other samples (metrics-snapshot.ts).
- * - All samples of a histogram have one `sharedLabels` object and follow each other, as `histogramSamples`
- *   makes them: exposition.ts makes the text of the labels anew at each change of the object.
+ * - All samples of a histogram have one `sharedLabels` object and follow each other, as `histogram` makes
+ *   them: exposition.ts makes the text of the labels anew at each change of the object.
  */
 import type { Service } from '../core/door-names.js';
 import type { UpstreamQuotaName } from '../core/quotas.js';
@@ -25,7 +28,6 @@ import type { NamedUpstream, UpstreamScopeLimits } from './upstream-names.js';
 export interface ModelName {
   readonly id: string;
   readonly ownedBy: string;
-  /** Empty only in request-families.ts, for calls that name no model of the settings. */
   readonly serves: readonly Service[];
 }
 
@@ -166,23 +168,76 @@ export interface Sample {
   readonly metricName?: string;
 }
 
-/** OpenMetrics asks that the name of a counter, and no other name, ends in `_total`. */
-type NameAndType =
-  | { readonly type: 'counter'; readonly name: `${string}_total` }
-  | { readonly type: 'gauge' | 'histogram'; readonly name: string };
-
-/** A metric: its declaration, and how to read its samples. */
-export type MetricFamily = NameAndType & {
+/** A metric: its declaration, and how to read its samples. Made by `counter`, `gauge` and `histogram`. */
+export interface MetricFamily extends Series {
+  readonly name: string;
+  readonly type: 'counter' | 'gauge' | 'histogram';
   readonly help: string;
-  readonly labels: readonly string[];
   /**
    * How the samples of several processes become those of a page (metrics-snapshot.ts). `max`: the largest
    * value. `each`: all, with the label `process`. `one`: those of one process, because all have the same.
    * Undefined: the sum of the values with the same labels.
    */
   readonly across?: 'max' | 'each' | 'one' | undefined;
+}
+
+/** The samples of a family, and the names of the labels that each of them has. */
+interface Series {
+  readonly labels: readonly string[];
   readonly collect: (source: MetricsSource) => Sample[];
-};
+}
+
+/** Series with these labels: a sample that lacks one does not compile. */
+export function labelled<const Label extends string>(
+  labels: readonly Label[],
+  collect: (source: MetricsSource) => { readonly value: number; readonly labels: Record<Label, string> }[],
+): Series {
+  return { labels, collect };
+}
+
+/** One sample without labels; none while `valueOf` returns undefined. */
+export function single(valueOf: (source: MetricsSource) => number | undefined): Series {
+  return labelled([], (source) => {
+    const value = valueOf(source);
+    return value === undefined ? [] : [{ value, labels: {} }];
+  });
+}
+
+/** OpenMetrics asks that the name of a counter, and no other name, ends in `_total`. */
+export function counter(
+  name: `${string}_total`,
+  help: string,
+  series: Series,
+  across?: MetricFamily['across'],
+): MetricFamily {
+  return { name, type: 'counter', help, across, ...series };
+}
+
+export function gauge(
+  name: string,
+  help: string,
+  series: Series,
+  across?: MetricFamily['across'],
+): MetricFamily {
+  return { name, type: 'gauge', help, across, ...series };
+}
+
+/** `scale` converts bounds and sums to the unit of the metric; by default they have it already. */
+export function histogram<const Label extends string>(
+  name: string,
+  help: string,
+  labels: readonly Label[],
+  read: (
+    source: MetricsSource,
+  ) => { readonly snapshot: HistogramSnapshot; readonly labels: Record<Label, string> }[],
+  scale: (value: number) => number = (value) => value,
+): MetricFamily {
+  const collect = (source: MetricsSource): Sample[] =>
+    read(source).flatMap(({ snapshot, labels: ownLabels }) =>
+      histogramSamples(name, snapshot, ownLabels, scale),
+    );
+  return { name, type: 'histogram', help, across: undefined, labels, collect };
+}
 
 const MS_PER_SECOND = 1_000;
 /** Returns seconds, as Prometheus wants them in metrics; everything else here counts milliseconds. */
@@ -191,15 +246,12 @@ const PICO_UNITS_PER_UNIT = 1e12;
 /** Returns money in units of the operator's currency, as a float: for graphs, not for bills. */
 export const currencyOf = (picoUnits: number | bigint): number => Number(picoUnits) / PICO_UNITS_PER_UNIT;
 
-/**
- * Returns the samples of one histogram, with cumulative counts as Prometheus asks for. `scale` converts
- * bounds and sum to the unit of the metric; by default they have it already.
- */
-export function histogramSamples(
+/** Returns the samples of one histogram, with cumulative counts as Prometheus asks for. */
+function histogramSamples(
   name: string,
   { bounds, counts, sum }: HistogramSnapshot,
   sharedLabels: Readonly<Record<string, string>>,
-  scale: (value: number) => number = (value) => value,
+  scale: (value: number) => number,
 ): Sample[] {
   let cumulative = 0;
   const samples = counts.map((count, bucket): Sample => {
