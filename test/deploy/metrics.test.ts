@@ -2,14 +2,14 @@
  * Dashboard and alerts ask for what the gateway exports, and a real Prometheus that scrapes a real gateway
  * answers them. `TOLLGATE_PROMETHEUS_SECONDS=60` scrapes for a minute of traffic.
  */
-import { readFileSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { parse } from 'yaml';
 import { METRIC_FAMILIES } from '#src/telemetry/exposition.js';
 import { startBed } from '../support/bed.js';
-import { eventually } from '../support/gateway.js';
+import { eventually, temporaryFolder } from '../support/gateway.js';
 import { scrape } from '../support/metrics.js';
 import { steered } from '../support/mock.js';
 import { HAS_PROMETHEUS, HAS_PROMTOOL, promtool, startPrometheus } from '../support/prometheus.js';
@@ -63,7 +63,7 @@ LABELS.set('up', []);
 function namesOf({ expression, legend }: Asked): { metrics: string[]; labels: string[] } {
   const labels: string[] = [...legend.matchAll(/\{\{(\w+)\}\}/g)].map(([, label]) => label!);
   const bare = expression
-    .replace(/\bby \(([^)]*)\)/g, (_, list: string) => {
+    .replace(/\b(?:by|on) \(([^)]*)\)/g, (_, list: string) => {
       labels.push(...list.split(',').map((label) => label.trim()));
       return '';
     })
@@ -71,7 +71,7 @@ function namesOf({ expression, legend }: Asked): { metrics: string[]; labels: st
       for (const [, label] of matchers.matchAll(/(\w+)\s*(?:=~|!~|!=|=)\s*"/g)) labels.push(label!);
       return '';
     })
-    .replace(/\[[^\]]*\]/g, '');
+    .replace(/\[[^\]]*\]|\b(?:or|and|unless|offset \d+[mh])\b/g, '');
   const metrics = [...bare.matchAll(/[a-z_][a-z0-9_]*/g)]
     .filter(({ 0: word, index }) => !/^\s*\(/.test(bare.slice(index + word.length)))
     .map(([word]) => word);
@@ -104,6 +104,48 @@ void t.test('every metric and label that is asked for is exported', (t) => {
 void t.test('the rules are what Prometheus takes', { skip: !HAS_PROMTOOL && 'no promtool' }, (t) => {
   const { status, said } = promtool(['check', 'rules', RULES]);
   t.equal(status, 0, said);
+  t.end();
+});
+
+/** Alerts on growth of counters whose series may begin with their first count. */
+const FIRST_COUNTS = [
+  {
+    alert: 'TollgateInternalErrors',
+    series: 'tollgate_requests_total{code="internal_error",model="m"',
+    by: '{}',
+  },
+  { alert: 'TollgateUncovered', series: 'tollgate_uncovered_total{model="m"', by: '{model="m"}' },
+];
+
+void t.test('an alert sees the first count of a series', { skip: !HAS_PROMTOOL && 'no promtool' }, (t) => {
+  for (const { alert, series, by } of FIRST_COUNTS) {
+    const { expr } = rules.find((rule) => rule.alert === alert)!;
+    const target = 'job="tollgate",instance="a"';
+    const verdict = (up: string, values: string, seen: Readonly<Record<string, number>>): void => {
+      const tests = join(temporaryFolder(t), 'tests.json');
+      const input = {
+        interval: '1m',
+        input_series: [
+          { series: `up{${target}}`, values: up },
+          { series: `${series},${target}}`, values },
+        ],
+        promql_expr_test: Object.entries(seen).map(([time, value]) => ({
+          expr,
+          eval_time: time,
+          exp_samples: value === 0 ? [] : [{ labels: by, value }],
+        })),
+      };
+      writeFileSync(
+        tests,
+        JSON.stringify({ rule_files: [RULES], evaluation_interval: '1m', tests: [input] }),
+      );
+      const { status, said } = promtool(['test', 'rules', tests]);
+      t.equal(status, 0, `${alert}, ${values}: ${said}`);
+    };
+    verdict('1x200', '_x99 1x100', { '98m': 0, '100m': 1, '103m': 1, '106m': 0, '190m': 0 });
+    verdict('1x200', '0x99 1x100', { '98m': 0, '190m': 0 });
+    verdict('_x99 1x100', '_x99 1x100', { '100m': 0, '103m': 0, '106m': 0, '190m': 0 });
+  }
   t.end();
 });
 
