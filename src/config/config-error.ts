@@ -10,6 +10,12 @@ import { clipped, formatInputPath, type InputPath } from '../core/wrong-input.js
 
 export type SettingPath = InputPath;
 
+/** Reports an error of the setting at `path`. */
+export type Report = (path: SettingPath, text: string) => void;
+
+/** Whether an error was reported of the setting, or of one within it. */
+export type HasErrors = (path: SettingPath) => boolean;
+
 /** Returns a text such as `models[0].price`; `settings` for the empty path. */
 export function formatPath(path: SettingPath): string {
   return path.length === 0 ? 'settings' : formatInputPath(path);

@@ -11,7 +11,7 @@
  */
 import { isIPv4, isIPv6 } from 'node:net';
 import type { Service } from '../core/door-names.js';
-import type { SettingPath } from './config-error.js';
+import type { HasErrors, Report, SettingPath } from './config-error.js';
 import { nearestName } from '../core/wrong-input.js';
 import { forEachUpstream, type UpstreamDraft } from './provider-settings.js';
 import type { SettingsDraft } from './schema.js';
@@ -35,16 +35,10 @@ export function matchesModel(pattern: string, id: string): boolean {
   return position <= id.length - suffix.length;
 }
 
-/** Reports an error of the setting at `path`. */
-type Report = (path: SettingPath, text: string) => void;
-
 /** Returns the ids that have no error. */
 function idsOf(models: SettingsDraft['models']): string[] {
   return (models ?? []).flatMap((model) => model?.id ?? []);
 }
-
-/** Whether an error was reported of the setting, or of one within it. */
-type HasErrors = (path: SettingPath) => boolean;
 
 /** Reports every error between settings. */
 export function crossCheck(draft: SettingsDraft, report: Report, hasErrors: HasErrors): void {
@@ -284,32 +278,6 @@ const EVERY_ADDRESS = /^(?:|0\.0\.0\.0|::|::ffff:.*)$/;
 function addressOf(host: string): string {
   if (isIPv4(host)) return host;
   return isIPv6(host) ? new URL(`http://[${host}]`).hostname.slice(1, -1) : '';
-}
-
-/**
- * The access log and the usage log must have different files: in a common file their lines would mix, and
- * both would rotate the file. Call it after the paths were made absolute. `spellingsOf` returns further paths
- * of the same file, without links.
- */
-export function checkLogFiles(
-  { usage_log: usage, access_log: access }: SettingsDraft,
-  spellingsOf: (path: string) => readonly string[],
-  report: Report,
-): void {
-  if (usage?.path === undefined || access?.path === undefined) return;
-  const usagePaths = spellingsOf(usage.path);
-  const isCommon = (file: string): boolean =>
-    usagePaths.some((path) => isLogFileOf(path, file) || isLogFileOf(file, path));
-  if (!spellingsOf(access.path).some(isCommon)) return;
-  report(
-    ['access_log', 'path'],
-    `got "${access.path}", want a file that is none of usage_log, also no older one or another process's`,
-  );
-}
-
-/** Whether `file` is one of the log with that path: its current file or an older one, of any process. */
-function isLogFileOf(path: string, file: string): boolean {
-  return file.startsWith(path) && /^(\.p\d+)?(\.\d+)?$/.test(file.slice(path.length));
 }
 
 /** Each listener has an equal part of calls_in_flight, rounded down. A part of 0 would reject every call. */

@@ -8,7 +8,7 @@
  * each new provider in RULES.
  */
 import { API_VERSIONS, type ProviderName } from '../core/provider-names.js';
-import type { SettingPath } from './config-error.js';
+import type { HasErrors, Report, SettingPath } from './config-error.js';
 import type { Settings, SettingsDraft } from './schema.js';
 
 type UpstreamSettings = Settings['models'][number]['upstreams'][number];
@@ -165,14 +165,9 @@ export function memberNamesOf(
 
 /**
  * Reports settings that an upstream's provider needs and that are missing, and settings that mean nothing to
- * it. `hasErrors` returns whether an error of that setting was reported already, so that the setting only
- * seems to be missing.
+ * it. A setting with an error only seems to be missing.
  */
-export function checkProviders(
-  { models }: SettingsDraft,
-  report: (path: SettingPath, text: string) => void,
-  hasErrors: (path: SettingPath) => boolean,
-): void {
+export function checkProviders({ models }: SettingsDraft, report: Report, hasErrors: HasErrors): void {
   forEachUpstream(models, (upstream, path) => {
     // An unknown provider was reported already. Otherwise the default has set it, so the cast is safe.
     if (upstream.provider === undefined) return;

@@ -11,7 +11,7 @@
 import { UPSTREAM_SCOPES_MAX } from '../core/limits.js';
 import { UPSTREAM_QUOTA_NAMES, type UpstreamQuotaName } from '../core/quotas.js';
 import { forEachUpstream, urlOf, type UpstreamDraft } from './provider-settings.js';
-import { formatPath, type SettingPath } from './config-error.js';
+import { formatPath, type HasErrors, type Report, type SettingPath } from './config-error.js';
 import type { Settings, SettingsDraft } from './schema.js';
 
 /** The limits that the upstreams of a scope declare. A limit of one upstream holds for the whole scope. */
@@ -89,11 +89,7 @@ export function limitsByScope(models: Settings['models']): Map<string, DeclaredL
  * model. Leaves out upstreams with errors, and those that count by a model whose id has one. Call it after
  * the key files were read, because scopes are compared by their keys.
  */
-export function checkUpstreamLimits(
-  { models }: SettingsDraft,
-  report: (path: SettingPath, text: string) => void,
-  hasErrors: (path: SettingPath) => boolean,
-): void {
+export function checkUpstreamLimits({ models }: SettingsDraft, report: Report, hasErrors: HasErrors): void {
   const scopes = new Set<string>();
   /** Where each setting of a scope was given first, and its value, by the setting's name and the scope. */
   const firstGiven = new Map<string, { readonly path: SettingPath; readonly value: number | string }>();

@@ -7,7 +7,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import type { TlsSettings } from '#src/config/listen-schema.js';
-import { readTlsFiles } from '#src/config/load.js';
+import { readTlsFiles } from '#src/config/setting-files.js';
 import { differenceOf } from '#src/config/settings-in-force.js';
 import { selfSigned } from '../../fixtures/upstream-certificate.js';
 import { SOUND_YAML, worldOf, type World } from './support.js';
