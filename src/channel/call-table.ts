@@ -147,11 +147,7 @@ export class CallTable {
     return Atomics.exchange(this.#words, base + WAITING, 0) === 1;
   }
 
-  /**
-   * Worker: the call goes to an upstream. `upstreamSlot`: the upstream's slot (docs/glossary.md). `fallback`:
-   * 0 if the upstream serves the model that the call names, else the number of the fallback, from 1. `nowMs`:
-   * the current time. Does nothing if another call has the slot by now.
-   */
+  /** Worker: an upstream gets the call (words 4 and 6). Does nothing if another call has the slot by now. */
   recordUpstream(id: CallId, upstreamSlot: number, fallback: number, nowMs: MonotonicMs): void {
     if (!this.#hasSlot(id)) return;
     const base = slotOfCall(id) * WORDS_PER_CALL;
@@ -192,8 +188,8 @@ export class CallTable {
   }
 
   /**
-   * Listener: 0 if the upstream of `upstreamOf` serves the model that the call names, else the number of the
-   * fallback, from 1. Final once the response has begun. An atomic read, because no End has come yet.
+   * Listener: the number of the fallback, or 0 (word 4). Final once the response has begun. An atomic read,
+   * because no End has come yet.
    */
   fallbackOf(slot: CallSlot): number {
     return Atomics.load(this.#words, slot * WORDS_PER_CALL + UPSTREAM) >>> FALLBACK_SHIFT;

@@ -168,7 +168,8 @@ function writeCall(ring: SpscWriter, { id, request }: CallFrame): boolean {
   if (recordAt === -1) return false;
   const { ints, bytes } = ring;
   // `readRequest` reads in this order: change both together, and the header.
-  let nextInt = (recordAt + CALL_INTS_AT) >> 2;
+  const firstInt = (recordAt + CALL_INTS_AT) >> 2;
+  let nextInt = firstInt;
   ints[nextInt++] = request.modelIndex;
   ints[nextInt++] =
     (request.stream ? STREAM : 0) |
@@ -189,6 +190,7 @@ function writeCall(ring: SpscWriter, { id, request }: CallFrame): boolean {
   ints[nextInt++] = request.repeatedTokens;
   ints[nextInt++] = betas.length;
   ints[nextInt++] = fallbackCount;
+  invariant(nextInt - firstInt === CALL_INTS, 'the texts begin behind the int32 of a call');
   if (fallbacks !== undefined) writeFallbacks(ints, nextInt, fallbacks);
   const textAt = recordAt + CALL_TEXT_AT + fallbackBytes;
   bytes.write(shortTexts, textAt, shortTexts.length, 'latin1');

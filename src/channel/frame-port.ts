@@ -46,7 +46,7 @@ export interface FrameChannel<Port extends FrameTransport = FrameTransport> {
 const RING_BYTES = 256 * 1024;
 invariant(RECORD_BYTES_MAX <= RING_BYTES / 2, 'any record fits an empty ring (core/spsc-ring.ts)');
 
-/** The two ends of a new channel between threads. The main thread calls it. */
+/** The two ends of a new channel between threads. Main thread. */
 export function createFrameChannel(): readonly [FrameChannel<MessagePort>, FrameChannel<MessagePort>] {
   const { port1, port2 } = new MessageChannel();
   return channelOf(port1, port2);
@@ -110,7 +110,7 @@ function channelOf<Port extends FrameTransport>(
   ];
 }
 
-/** A posted frame. Up to STRING_BYTES_MAX bytes are a string of as many characters; more are a buffer. */
+/** A posted frame. Up to STRING_BYTES_MAX bytes are a string of as many characters. */
 type Packed<F extends DataFrame | EndFrame> = Omit<F, 'bytes'> & { readonly bytes: string | Uint8Array };
 type PostedFrame = Exclude<Frame, DataFrame | EndFrame> | Packed<DataFrame> | Packed<EndFrame>;
 
@@ -278,10 +278,7 @@ function packed(bytes: Uint8Array): string | Uint8Array {
   return new Uint8Array(copy.buffer);
 }
 
-/**
- * The frame as it was pushed. Its bytes are a Uint8Array and no Buffer, because receivers copy by `slice`,
- * which in a Buffer does not copy.
- */
+/** The frame as it was pushed. Its bytes are no Buffer, for the reason at `bytesOf` of frame-codec.ts. */
 function unpacked(frame: PostedFrame): Frame {
   if (!('bytes' in frame) || typeof frame.bytes !== 'string') return frame as Frame;
   const { buffer, byteOffset, length } = Buffer.from(frame.bytes, 'latin1');

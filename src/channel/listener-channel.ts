@@ -179,8 +179,7 @@ export class ListenerChannel {
    * Sends the call to the worker in this thread, or to that with the fewest calls in flight. Called once for
    * a slot from `acquire`: an invariant fails if the slot has a call already. False if there is no worker:
    * delivery.ts still has the slot then, and the receiver is not called. `largeBody` goes to the worker's
-   * thread at the end of the event-loop turn and is empty here from then on: do not use it after this. A full
-   * ring loses no call: frame-port.ts posts the frame then.
+   * thread at the end of the event-loop turn and is empty here from then on: do not use it after this.
    */
   dispatch(slot: CallSlot, request: UpstreamRequest, receiver: CallReceiver): boolean {
     const worker = this.#isForOwnWorker(request) ? this.#own : (this.#leastLoadedWorker() ?? this.#own);
@@ -244,8 +243,8 @@ export class ListenerChannel {
   }
 
   /**
-   * Whether the worker in this thread gets the call. `hasTime` tells the load of a moment ago, so if many
-   * calls come at once, this worker gets only a few. It gets no large bodies, which would delay other calls.
+   * `hasTime` tells the load of a moment ago, so of many calls at once the worker in this thread gets only a
+   * few. It gets no large bodies, which would delay other calls.
    */
   #isForOwnWorker({ largeBody }: UpstreamRequest): boolean {
     if (this.#own === undefined || largeBody !== undefined) return false;

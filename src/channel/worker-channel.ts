@@ -44,8 +44,7 @@ export class WorkerChannel {
     // Over the slots of all listeners, because the range of this listener is not known here.
     this.#sessions = new OpenCalls(0, table.slots);
     this.#port = new FramePort(channel, (frame) => this.#receive(frame));
-    // The event comes if the listener has died, or after our own `close`. In the second case nothing is left
-    // to cancel, because `cancelAll` was called before.
+    // The event comes if the listener has died. After our own `close` nothing is left to cancel.
     channel.port.on('close', () => this.cancelAll());
   }
 
@@ -60,7 +59,7 @@ export class WorkerChannel {
     this.#port.close();
   }
 
-  /** Ignores a frame for a call that is not open: it was sent before the call's last frame had arrived. */
+  /** Ignores a frame that was sent before the last frame of its call had arrived. */
   #receive(frame: ListenerFrame): void {
     switch (frame.kind) {
       case FRAME_CALL:
