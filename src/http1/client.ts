@@ -16,10 +16,7 @@ import { Http1Call } from './call.js';
 import type { ConnectionError } from './connection.js';
 import { Http1Pool } from './pool.js';
 
-/**
- * How late a timeout may be noticed. A sweep over 10,000 calls takes 0.1 ms; without calls and connections no
- * timer runs.
- */
+/** How late a timeout may be noticed. A sweep over 10,000 calls takes 0.1 ms; an idle client has none. */
 const SWEEP_PERIOD_MS = 50;
 /** The period while there are only idle connections. It is longer because each sweep wakes an idle thread. */
 const IDLE_SWEEP_PERIOD_MS = 1_000;
@@ -34,10 +31,7 @@ interface Http1ClientOptions {
   readonly clock: Clock;
   /** Tollgate's version, for the User-Agent. */
   readonly version: string;
-  /**
-   * Called if the upstream sent a response that no request asked for: its pool distrusts it for a while.
-   * `target` is the pool's first target.
-   */
+  /** Called if a response came that no request asked for. `target`: the first one of the distrusted pool. */
   readonly onUnsolicited?: (target: HttpTarget) => void;
 }
 

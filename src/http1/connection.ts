@@ -53,10 +53,7 @@ const EARLY_RESPONSE: ConnectionError = {
 };
 const CLOSED: ConnectionError = { code: 'HTTP1_CLOSED', message: 'the other side closed the connection' };
 
-/**
- * What a connection reports to its call: onHead once, any number of onBody, then onEnd or an error. An error
- * alone is possible. Nothing comes after `destroy`.
- */
+/** onHead once, any number of onBody, then onEnd or an error; or an error alone. Nothing after `destroy`. */
 export interface ResponseEvents {
   onHead(head: ResponseHead): void;
   /** `bytes` are a copy, which belongs to the call. */
@@ -97,10 +94,7 @@ export class Http1Connection implements SocketEvents {
   #call: ResponseEvents | undefined;
   /** Whether the connection was kept idle before its last request, after a response or unused. */
   #wasIdle = false;
-  /**
-   * Until when the connection must open, or may be idle: set as each begins, and the pool looks at it.
-   * A busy connection has the deadlines of its call.
-   */
+  /** Until when the connection must open, or may be idle. Means nothing while it is busy. */
   #deadlineMs: number;
 
   constructor(dialer: Dialer, owner: ConnectionOwner, clock: Clock, connectTimeoutMs: number) {
@@ -120,10 +114,7 @@ export class Http1Connection implements SocketEvents {
     return nowMs >= this.#deadlineMs;
   }
 
-  /**
-   * Sends the request of a call, on an idle connection. Calls no method of `call` before it returns.
-   * `isAscii`: each character of head and body is one byte.
-   */
+  /** On an idle connection. Calls no method of `call` before it returns. `isAscii`: as in Http1Request. */
   send(call: ResponseEvents, head: string, body: string | Uint8Array, isAscii: boolean): void {
     invariant(this.#state === 'idle', 'a connection carries one call');
     this.#state = 'busy';

@@ -49,10 +49,7 @@ export interface HttpFault {
    * upstream had not got the whole request, or it had closed the kept connection.
    */
   readonly repeatable: boolean;
-  /**
-   * Set if the upstream reported an error within a response of a good status: the status that the error
-   * should have had.
-   */
+  /** For an error that was reported within a response of a good status: what its status should have been. */
   readonly reported?: { readonly status: number; readonly retryAfterSeconds: number | undefined };
   /** The member of a chat completion that the upstream cannot express. `message` begins with it. */
   readonly field?: string;
@@ -97,20 +94,14 @@ export interface HttpCall {
   readonly sent: boolean;
   /** Whether the pauses, less the time for which the stream ran since, add up to HELD_UP_MS_MIN. */
   readonly isHeldUp: boolean;
-  /**
-   * Whether the client has begun to read an error response of the upstream, which the handler gets once it is
-   * whole. Such a call costs nothing.
-   */
+  /** Whether the handler is to get an error response, once it is whole. Such a call costs nothing. */
   readonly isRefused?: boolean;
   /**
    * The usage so far, if onData has not brought it, in a form that upstream/usage-shapes.ts reads. Only a
    * client that translates a stream has this member. It is charged if the stream is left or breaks off.
    */
   readonly usageSoFar?: unknown;
-  /**
-   * Stops onData until resume(). Call it only after onStart: Http1Call throws before it. A chunk on its way,
-   * and the end, may still come. Idempotent.
-   */
+  /** Stops onData until resume(); throws before onStart. A chunk on its way, and the end, may still come. */
   pause(): void;
   /** Idempotent. */
   resume(): void;

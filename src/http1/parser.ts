@@ -61,10 +61,7 @@ export class Http1Parser {
     this.#bytesToCome = 0;
   }
 
-  /**
-   * Reads `bytes[0..length)`, and may move the payloads of chunks within them. Throws if the response has
-   * ended.
-   */
+  /** Reads `bytes[0..length)`, and moves payloads within it. Throws if the response has ended. */
   push(bytes: Buffer, length: number): void {
     this.#mustGoOn();
     this.hasBegun = true;
@@ -78,10 +75,7 @@ export class Http1Parser {
     if (this.isOver && offset < length) this.excessStart = offset;
   }
 
-  /**
-   * The server has closed: the end of a body framed by `close`, and an error before any other end. Throws if
-   * the response has ended.
-   */
+  /** The server has closed: the end of a body framed by `close`, else an error. Throws after the end. */
   close(): void {
     this.#mustGoOn();
     if (this.head?.framing === 'close') this.isOver = true;

@@ -106,10 +106,7 @@ interface MediaRate {
   readonly mediaPartTokens: number;
 }
 
-/**
- * upstream/usage-bounds.ts believes no report of more tokens of parts, or of repeated texts, so no call needs
- * a larger hold.
- */
+/** upstream/usage-bounds.ts believes no report of more such tokens, so no call needs a larger hold. */
 const MEDIA_TOKENS_MAX = PROMPT_PARTS_MAX * PROMPT_TOKENS_OF_PART;
 
 /** Tokens that the media parts of a call count as. */
@@ -147,10 +144,7 @@ export interface Splice {
 /** A body, and the position of the model's name with its quotes. */
 type ModelBody = Pick<ChatCall, 'body' | 'modelStart' | 'modelEnd'>;
 
-/**
- * The body with the upstream's own name of the model; not for a call with `largeBody`. V8 copies the
- * concatenated text only when it is written.
- */
+/** The body with the upstream's name of the model; V8 copies it once it is written. Not for `largeBody`. */
 export function withModelName(call: ModelBody, name: string): string {
   return call.body.slice(0, call.modelStart) + JSON.stringify(name) + call.body.slice(call.modelEnd);
 }

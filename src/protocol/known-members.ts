@@ -109,10 +109,7 @@ export class Level {
     });
   }
 
-  /**
-   * Finds the ASCII name `bytes[start..end)`. `hash`: of these bytes, by `hashWith` from 0. Returns an index,
-   * `FOLDED - index`, or UNKNOWN.
-   */
+  /** Finds an ASCII name. `hash`: by `hashWith` from 0. Returns an index, `FOLDED - index`, or UNKNOWN. */
   find(bytes: Uint8Array, start: number, end: number, hash: number): number {
     for (let slot = slotOf(hash); ; slot = (slot + 1) & (SLOTS - 1)) {
       const index = this.#slots[slot]! - 1;
@@ -315,10 +312,7 @@ const PUBLIC_SCHEMES: readonly string[] = ['http', 'https', 'data'];
 /** Files of Gemini: https://ai.google.dev/gemini-api/docs/files, read 2026-11. */
 const GOOGLE_FILES = /generativelanguage/i;
 
-/**
- * What kind of stored thing the `value` of a member names; undefined if it names none. `kind`: what the
- * member may name. `value`: undefined if it is no string.
- */
+/** What `value` names of what `kind` may be; undefined if nothing. `value`: undefined if it is no string. */
 export function storedIn(kind: StoredKind, value: unknown): StoredKind | undefined {
   if (kind !== 'file_id' && kind !== 'storage_url') return kind;
   if (typeof value !== 'string') return kind === 'file_id' ? kind : undefined;

@@ -204,10 +204,7 @@ export class MemberReader extends JsonReader {
     return isUsual ? undefined : name;
   }
 
-  /**
-   * Skips the value of a member that has no rule. Checks the names within the value if `level` knows them.
-   * `index`: what `readName` returned for the member.
-   */
+  /** Skips a member's value; checks the names in it if `level` knows them. `index`: of `readName`. */
   skipMember(level: Level, index: number): void {
     if (index < 0) {
       this.skipValue();
@@ -267,10 +264,7 @@ export class MemberReader extends JsonReader {
     this.countPart(level, typeStart, typeEnd);
   }
 
-  /**
-   * Call after an object of `level`. Counts the object if it is a part that is not text. `[start, end)`: the
-   * span of its `type`, empty if the object has no type.
-   */
+  /** After an object of `level`: counts a part that is not text. `[start, end)`: of its `type`, or empty. */
   countPart(level: Level, start: number, end: number): void {
     if (level.isOfParts && !level.isTextType(this.bytes, start, end)) this.mediaParts += 1;
   }
@@ -329,10 +323,7 @@ const NUMBER_CHARS_MAX = 64;
 export const ANY_OBJECT = Object.freeze({});
 export const ANY_ARRAY: readonly unknown[] = Object.freeze([]);
 
-/**
- * Reads the values that have rules, as the validator gets them: a string, a number, or an empty object or
- * array in place of one with contents.
- */
+/** Reads values that have rules, as the validator gets them: what an object or an array holds is left out. */
 export class ValueReader extends MemberReader {
   /** The message for the first number that some decoders read differently, although its value is valid. */
   numberError: string | undefined;

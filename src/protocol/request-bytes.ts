@@ -57,10 +57,7 @@ export const readChatBytes = (bytes: Uint8Array): ChatRequestResult => readBodyB
 export const readLargeChatBytes = (pieces: readonly Uint8Array[]): ChatRequestResult =>
   readLargeBodyBytes(pieces, scanChat);
 
-/**
- * Reads a body in one piece. `bytes` may be memory of µWS: nothing refers to them later. Costs some µs for a
- * small body, and at most some ms a megabyte.
- */
+/** Reads a body in one piece. Keeps none of its memory, which may be µWS's. At most some ms a megabyte. */
 export function readBodyBytes(bytes: Uint8Array, scanner: Scanner): ChatRequestResult {
   const bodyIsAscii = isAscii(bytes);
   const scan = scanOf(bytes, bodyIsAscii, scanner);
@@ -281,10 +278,7 @@ function textOf(bytes: Buffer, bodyIsAscii: boolean): string {
   return bodyIsAscii ? bytes.toString('latin1') : transcode(bytes, 'utf8', 'utf16le').toString('utf16le');
 }
 
-/**
- * The position in `text` of the character that begins at byte `position`. Counts from the nearer end, because
- * most members that the gateway changes are near an end.
- */
+/** The position in `text` of byte `position`. Counts from the nearer end: most changes are near one. */
 function unitAt(bytes: Buffer, text: string, position: number): number {
   if (text.length === bytes.length) return position;
   if (position <= bytes.length >> 1) return unitsBetween(bytes, 0, position);

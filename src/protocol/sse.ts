@@ -61,10 +61,7 @@ export function errorEvent(record: ErrorRecord): string {
   return sseEvent(errorBody(record));
 }
 
-/**
- * Whether `bytes` of a stream end with the blank line of an event, so that a comment may follow. LF CR counts
- * as a blank line.
- */
+/** Whether `bytes` end with the blank line of an event, so that a comment may follow. LF CR counts as one. */
 export function endsEvent(bytes: Uint8Array): boolean {
   const end = bytes.length;
   const lastByte = bytes[end - 1];
@@ -108,10 +105,7 @@ export class SseSplitter {
     this.#eventBytesMax = eventBytesMax;
   }
 
-  /**
-   * Size of the buffer for the held event, which may be larger than that event. Readers with a high bound
-   * count the size against a memory budget.
-   */
+  /** Size of the buffer for the held event, which readers with a high bound count against a memory budget. */
   get bufferBytes(): number {
     return this.#held.length;
   }
@@ -259,10 +253,7 @@ function lineEndIn(text: string, start: number): number {
   return length < 0 ? -1 : start + length;
 }
 
-/**
- * As `oneLineEventInText`, but without an `event:` line. `indexOf` costs a tenth of reading byte by byte, so
- * this is tried before `anyEventInBytes`.
- */
+/** As `oneLineEventInText`, without an `event:` line. `indexOf` costs a tenth of reading byte by byte. */
 function oneLineEventInBytes(events: Buffer, start: number, encoding: DataEncoding): StreamEvent | undefined {
   const length = events.subarray(start, start + ONE_LINE_BYTES_MAX).indexOf(LF);
   const lineEnd = start + length;

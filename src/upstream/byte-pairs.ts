@@ -10,10 +10,7 @@
 import { StringDecoder } from 'node:string_decoder';
 import { invariant } from '../core/errors.js';
 
-/**
- * A longer piece is merged in parts of so many bytes, because the merge is quadratic. No word is that long,
- * and a cut costs one token at most.
- */
+/** Longer pieces are merged in parts: the merge is quadratic. No word is so long; a cut costs one token. */
 const PART_BYTES_MAX = 512;
 /** How far a part may be exceeded: a character's UTF-8 may begin in its last byte. */
 const CHARACTER_BYTES_MAX = 4;
@@ -74,10 +71,7 @@ export class BytePairs {
     this.#tokenBytesMax = tokenBytesMax;
   }
 
-  /**
-   * Tokens of the piece of `text` from `start` to `end`, neither of which is within a surrogate pair. At most
-   * about 0.3 µs a byte.
-   */
+  /** Tokens of a piece of `text`, which is not cut within a surrogate pair. At most about 0.3 µs a byte. */
   count(text: string, start: number, end: number): number {
     const part = this.#part;
     let tokens = 0;
@@ -117,10 +111,7 @@ export class BytePairs {
     return { text: new StringDecoder().write(Buffer.concat(pieces)), tokens: pieces.length };
   }
 
-  /**
-   * Writes a character outside ASCII at `length` of the part, in UTF-8, and returns the part's new length.
-   * Half of a surrogate pair becomes U+FFFD, as Node writes it.
-   */
+  /** Writes a character in UTF-8, half of a surrogate pair as U+FFFD. Returns the part's new length. */
   #writeCharacter(point: number, length: number): number {
     const part = this.#part;
     if (point < 0x800) {
@@ -142,10 +133,7 @@ export class BytePairs {
     return length + 3;
   }
 
-  /**
-   * How many tokens the first `length` bytes of the part make: joins the pair with the lowest rank until no
-   * pair is a token.
-   */
+  /** Tokens of the part's first `length` bytes: joins the pair of lowest rank until no pair is a token. */
   #merge(length: number): number {
     if (this.#rankOf(0, length) !== NO_RANK) return 1;
     const starts = this.#starts;

@@ -72,10 +72,7 @@ export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageD
   });
 }
 
-/**
- * Why the upstream's report is not believed; also counts and logs this. Undefined if the report is believed
- * or there is none.
- */
+/** Why the report is not believed, which is counted and logged; undefined if it is, or if there is none. */
 function disbeliefIn(
   { meter, taken: { target } }: Attempt,
   request: UpstreamRequest,
@@ -100,10 +97,7 @@ function lacksAnswer({ completionTokens, reasoningTokens }: Usage, meter: UsageM
   return completionTokens > 0 && completionTokens === reasoningTokens && meter.hasText(isOfAnswer);
 }
 
-/**
- * For a report that lacks the last text, or the answer: the larger completion counts, because the report may
- * lack that text, and the count lacks hidden reasoning.
- */
+/** The larger completion counts: the report lacks text, and the count lacks reasoning that was hidden. */
 function withLargerCompletion(reported: Usage, counted: Usage): Usage {
   const completionTokens = Math.max(reported.completionTokens, counted.completionTokens);
   return { ...reported, completionTokens, source: 'estimated' };

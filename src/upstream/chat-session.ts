@@ -287,10 +287,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     return true;
   }
 
-  /**
-   * The call waits until an upstream is below its limits. If it may not wait any longer, or the queue is
-   * full, `giveUp` is called, perhaps before this returns.
-   */
+  /** The call waits for room. `giveUp` may be called at once, if it may not wait or the queue is full. */
   #queue(noRoom: NoRoom): void {
     const { quotas, clock, metrics } = this.#shared;
     const { account } = this.#models.request;

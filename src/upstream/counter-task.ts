@@ -63,10 +63,7 @@ function transferred(result: SliceResult, buffers: readonly ArrayBufferLike[]): 
   } as never) as unknown as SliceResult;
 }
 
-/**
- * Begins to measure the thread's event loop: at the first task, or at a later one if the thread that had the
- * stripe before has not ended yet.
- */
+/** Measures the event loop from the first task on, or from when the last thread of the stripe has ended. */
 function beginHealth(): void {
   if (stripe !== undefined) return;
   stripe = takeCounterStripe(metrics, threadId);

@@ -32,10 +32,7 @@ export class CredentialTable implements Credentials {
     this.replace(records);
   }
 
-  /**
-   * Replaces the records at the positions of `records`; other positions keep theirs. Returns the positions
-   * that have a credential now and had none.
-   */
+  /** Replaces the records of these positions. Returns those that have a credential now and had none. */
   replace(records: readonly CredentialRecord[]): number[] {
     const filled: number[] = [];
     for (const record of records) {

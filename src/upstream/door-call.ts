@@ -43,10 +43,7 @@ export interface DoorAttempt {
   readonly passed: PassedCall | undefined;
   /** The call only counts tokens, so its failure does not count against the upstream's breaker. */
   readonly isCount?: true | undefined;
-  /**
-   * Called once, when a good response begins. When the reader calls `complete`, `owner.meter` has the report
-   * of usage and all of the text, from which the bill is made.
-   */
+  /** Called once, as a good response begins. At `complete`, `owner.meter` has all that is billed. */
   openReader(owner: ReaderOwner): ResponseBodyReader;
   /** The fault as the caller gets it: with the member names of the door. */
   inDoorsNames(fault: HttpFault): HttpFault;
@@ -187,10 +184,7 @@ function modelIn({ model }: Members): string {
   return typeof model === 'string' ? model : '';
 }
 
-/**
- * The parsed body, which is not large (isLargeTranslation). The door has checked in the listener that it is a
- * JSON object.
- */
+/** The parsed body, which is not large. The door has checked in the listener that it is a JSON object. */
 function bodyOf({ body }: UpstreamRequest): Members {
   const parsed = parsedJson(body);
   invariant(isRecord(parsed), 'a body is a JSON object');

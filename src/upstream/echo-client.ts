@@ -13,10 +13,7 @@ import type { HttpCall, HttpHandler } from '../http1/http-client.js';
 import { SSE_DONE, sseEvent } from '../protocol/sse.js';
 import type { AttemptClient, UpstreamTarget } from './target.js';
 
-/**
- * A token of the echo model, about a word: up to 16 blanks, then up to 32 other characters. The bounds keep
- * the tokens of any text short.
- */
+/** About a word. Bounds keep the tokens of any text short: 16 blanks, then 32 other characters. */
 const TOKEN = /\s{0,16}\S{1,32}|\s{1,16}/gu;
 
 /** How many tokens a chunk of a stream has: a few words, as from real models. */

@@ -28,15 +28,9 @@ import type { SecretFragments } from './secret-fragments.js';
 
 /** Why an attempt failed. */
 export interface AttemptFailure {
-  /**
-   * Set if no other upstream would do better, because the request or this process is at fault: the error for
-   * the caller.
-   */
+  /** The error for the caller, if the request or this process is at fault: no other upstream does better. */
   readonly callerError: ErrorRecord | undefined;
-  /**
-   * Set if the protocol of this upstream cannot express the request: the error for the caller if no upstream
-   * of the model takes it.
-   */
+  /** The error for the caller, if no upstream's protocol can express the request. Set by each that cannot. */
   readonly unsupported: ErrorRecord | undefined;
   /** What was wrong, in words for the caller, if `callerError` is undefined. Without an address. */
   readonly reason: string;
@@ -64,10 +58,7 @@ const REJECTION_STATUSES: ReadonlySet<number> = new Set([400, 404, 409, 413, 422
 const NOT_FOUND = 404;
 const TOO_LARGE = 413;
 const MISPLACED_STATUSES: ReadonlySet<number> = new Set([301, 302, 303, 305, 307, 308, 405, 410]);
-/**
- * Codes by which APIs say that they do not know a model. The gateway knows the caller's model, so the
- * settings have a wrong name for it.
- */
+/** For a model that an API does not know. The gateway knows it, so the settings have a wrong name for it. */
 export const UNKNOWN_MODEL_CODES: ReadonlySet<unknown> = new Set([
   'model_not_found',
   'invalid_model',
@@ -207,10 +198,7 @@ export function connectionFailure(fault: HttpFault): AttemptFailure {
   };
 }
 
-/**
- * For an error within a response. The error's message is dropped. Its Retry-After counts with any status:
- * such an error has one only if it is meant.
- */
+/** For an error within a response. Its message is dropped. Its Retry-After counts with any status. */
 function reportedFailure(status: number, retryAfterSeconds: number | undefined): AttemptFailure {
   return {
     ...UNAVAILABLE,
@@ -257,10 +245,7 @@ export function tooLongFailure(detail: string): AttemptFailure {
   return { ...invalidResponseFailure(detail), reason: 'its answer was too long', isOurs: true };
 }
 
-/**
- * As `tooLongFailure`, for a response without text, whose length the request alone decides. The response of
- * another upstream would be as long, and would be paid too.
- */
+/** As `tooLongFailure`, if the request alone decides on the length: another upstream's would be as long. */
 export function textlessTooLongFailure(detail: string): AttemptFailure {
   return { ...tooLongFailure(detail), callerError: TOO_LONG };
 }

@@ -191,10 +191,7 @@ export abstract class EventReader implements ResponseBodyReader {
     this.sink.relay(events);
   }
 
-  /**
-   * Gives the response up, unless it has ended. If the client has all of the text, the response ends well all
-   * the same.
-   */
+  /** Gives the response up; it ends well all the same if the client has all of the text. */
   #reject(failure: AttemptFailure): void {
     if (this.#hasOutcome) return;
     if (this.isWhole) {

@@ -38,10 +38,7 @@ const TEMPLATES_MAX = 2;
  */
 const UNMATCHED_TEMPLATES_MAX = 16;
 
-/**
- * The literals around the texts of an event. With one text `between` is empty, with two it has the literal
- * between them, and so on.
- */
+/** The literals around the texts of an event. `between` has one less than there are texts. */
 interface Template {
   /** Begins with the event's first character. */
   readonly first: string;

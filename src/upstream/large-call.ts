@@ -39,10 +39,7 @@ type TranslatedRequest = Extract<LargeTranslated, { isWritten: true }>;
 /** Nobody reads this reason for `withdraw`: the client left, or a failure ended the attempt. */
 const ABORTED: ErrorRecord = { code: 'internal_error', message: 'the call was aborted' };
 
-/**
- * Whether the body is 4 KiB or more (BODY_AS_BYTES_MIN of protocol/chat-call.ts) and goes to an upstream
- * that does not speak the door's protocol as it is.
- */
+/** Whether a body of BODY_AS_BYTES_MIN or more goes to an upstream that does not speak its protocol. */
 export function isLargeTranslation({ largeBody, door }: UpstreamRequest, target: UpstreamTarget): boolean {
   if (largeBody === undefined) return false;
   const { memberNames } = target;

@@ -223,10 +223,7 @@ class PromptReader implements Prompt {
     return -1;
   }
 
-  /**
-   * Definitions, of tools or of the response, as compact JSON; undefined if they are empty, or do not begin
-   * with the bracket `opener`.
-   */
+  /** Definitions as compact JSON; undefined if they are empty, or do not begin with the bracket `opener`. */
   #definitions(opener: number): string | undefined {
     const { position, bytes } = this.#reader;
     const isWanted = bytes[position] === opener;
@@ -234,10 +231,7 @@ class PromptReader implements Prompt {
     return isWanted && text.length > '[]'.length ? text : undefined;
   }
 
-  /**
-   * The value as JSON.stringify would write it after a parse, except that members keep their order and
-   * repeated members stay.
-   */
+  /** As JSON.stringify would write it after a parse; but members keep their order, and repeated ones stay. */
   #compact(): string {
     const reader = this.#reader;
     const { bytes } = reader;

@@ -90,10 +90,7 @@ export class QuotaQueue {
     if (this.#calls.size === 0) this.#awaited.clear();
   }
 
-  /**
-   * Something was given back. At the end of the event-loop turn, the queue serves calls until a try has
-   * failed for each scope that is awaited.
-   */
+  /** Something was given back. After this turn serves calls until a try has failed for each awaited scope. */
   onRoom(): void {
     if (this.#isServeDue || this.#calls.size === 0) return;
     this.#isServeDue = true;

@@ -26,10 +26,7 @@ export interface WaitOwner extends Pick<WaitingCall, 'account' | 'bytes' | 'wait
   recordQueued(queuedMs: number): void;
   /** Whether the coordinator may have what is missing: it was not asked, or has not replied yet. */
   mayBeGranted(): boolean;
-  /**
-   * Another method has thrown, which is a bug. The session fails its call, and may call `leave`. If the queue
-   * threw instead, all calls of the worker would end.
-   */
+  /** Another method has thrown: a bug. Fails the call, perhaps by `leave`. The queue's other calls go on. */
   crash(error: unknown): void;
 }
 
@@ -143,10 +140,7 @@ export class QuotaWait implements WaitingCall {
     this.#endAndRecord('over');
   }
 
-  /**
-   * Ends the wait first, so that a `leave` within `crash` does nothing: it would change the queue, which may
-   * be walking through its calls.
-   */
+  /** Ends the wait first: a `leave` in `crash` would change the queue, which may be walking its calls. */
   #crash(error: unknown): void {
     this.#end('over');
     this.#owner.crash(error);

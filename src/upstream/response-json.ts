@@ -50,10 +50,7 @@ const BACKSLASH = 0x5c;
 /** The end of an object and the start of the next: in a string the quote would have a backslash. */
 const NEXT_OBJECT = Buffer.from('}{"');
 
-/**
- * The members of the response; texts are Latin-1, and cut if the response is long. Undefined if the response
- * is not a JSON object. Takes 1.3 µs for 550 bytes.
- */
+/** Undefined if it is no JSON object. Texts are Latin-1, cut in a long response. 1.3 µs for 550 bytes. */
 export function membersOfResponse(response: Buffer): Record<string, unknown> | undefined {
   if (!isUtf8(response)) return undefined;
   const members = response.length > PARSED_BYTES_MAX ? membersAround(response) : undefined;

@@ -113,10 +113,7 @@ export function secretFragmentsOf(target: UpstreamTarget): SecretFragments {
 /** The fragments of some texts: their substrings of FRAGMENT_CHARS characters, forwards and backwards. */
 class FragmentSet {
   readonly #fragments = new Set<string>();
-  /**
-   * By `firstTwoBytesAt`: 1 if a fragment begins with these two bytes. Nearly everywhere none does, and no
-   * substring is made.
-   */
+  /** By `firstTwoBytesAt`: 1 if a fragment begins so. Elsewhere, nearly everywhere, no substring is made. */
   readonly #firstTwoBytes = new Uint8Array(BYTE_PAIRS);
 
   constructor(texts: readonly string[]) {

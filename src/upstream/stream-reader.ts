@@ -18,10 +18,7 @@ import { EventReader, type Verdict } from './event-reader.js';
 import { reportIn } from './usage-shapes.js';
 import type { UsageMeter } from './usage-meter.js';
 
-/**
- * Some upstreams report usage after `[DONE]`. The client, which has all of the text by then, waits at most
- * so long for the end of its stream.
- */
+/** Some upstreams report usage after `[DONE]`. The client waits at most so long for the end of its stream. */
 const LATE_USAGE_MS_MAX = 100;
 
 const DONE_BYTES = Buffer.from(SSE_DONE);

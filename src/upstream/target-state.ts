@@ -57,10 +57,7 @@ class Park {
     this.#probeAtMs = nowMs + this.msMax;
   }
 
-  /**
-   * An attempt begins. Returns the number of the park whose end it is to find out, for the next two methods;
-   * undefined if the target is not parked.
-   */
+  /** An attempt begins. Returns the park whose end it is to find out, for the next two; undefined if none. */
   probe(nowMs: MonotonicMs): number | undefined {
     if (this.waitMs(nowMs) <= 0) return undefined;
     this.#probeAtMs = nowMs + this.msMax;

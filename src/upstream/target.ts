@@ -41,10 +41,7 @@ export interface UpstreamTarget extends HttpTarget {
   readonly whenClientLeaves: 'abort' | 'finish';
   /** Undefined if the upstream has no limits. */
   readonly quotas: TargetQuotas | undefined;
-  /**
-   * The doors besides chat whose protocol the upstream speaks, so that bodies pass, and the path of each; an
-   * empty path if the provider's client makes the path.
-   */
+  /** The path of each door besides chat whose protocol it speaks; empty if the provider's client makes it. */
   readonly doors: Readonly<Partial<Record<DoorName, string>>>;
   /** Undefined if the upstream speaks OpenAI's protocol, so that bodies pass byte for byte. */
   readonly provider: ProviderSettings | undefined;

@@ -36,10 +36,7 @@ export interface CountRequest extends CountedCall {
 /** What is left of a count between two slices. The buffers are transferred. */
 export interface CountRest {
   readonly tokenizer: Tokenizer;
-  /**
-   * The texts that are not counted yet, joined, as UTF-16. Each is counted by itself, because no token spans
-   * two texts.
-   */
+  /** The texts that are left, joined, as UTF-16. Each is counted by itself: no token spans two texts. */
   readonly chars: Uint8Array;
   /** Length of each text, in UTF-16 code units. */
   readonly lengths: Uint32Array;
@@ -111,10 +108,7 @@ export class TokenCount {
     this.#state = state;
   }
 
-  /**
-   * Reads the request's body, whose bytes are bounded: see prompt-text.ts. With `promptTokens` the prompt is
-   * not counted.
-   */
+  /** Reads the body, whose bytes are bounded. With `promptTokens` the prompt is not counted. */
   static begin(request: CountRequest, promptTokens?: number): TokenCount {
     const { tokenizer, door = CHAT_DOOR, mediaTokens = 0, completionBytes, relayedBytes } = request;
     const body =

@@ -16,10 +16,7 @@ import { ceilDiv } from '../core/units.js';
 import { BytePairs } from './byte-pairs.js';
 import type { Tokenizer } from './target.js';
 
-/**
- * English has about 4.5 bytes a token, code 3.5, Chinese 4 (three bytes a character). 4 is also OpenAI's rule
- * of thumb.
- */
+/** English has about 4.5 bytes a token, code 3.5, Chinese 4. 4 is also OpenAI's rule of thumb. */
 const BYTES_PER_TOKEN = 4;
 
 /** Pieces between two reads of the clock. So many of the longest pieces take 20 ms. */

@@ -114,10 +114,7 @@ export class UpstreamQuotas {
     return question !== undefined && !question.isOpen && question.nextMs > this.#clock.monotonicMs();
   }
 
-  /**
-   * Whether the coordinator may have what is missing: the worker has not asked, or has no reply yet. Cheap,
-   * because the queue calls this for each call that waits.
-   */
+  /** Whether the coordinator may have what is missing. Cheap: the queue asks for each call that waits. */
   mayBeGranted({ scope, limits }: TargetQuotas): boolean {
     return this.#isUnanswered(scope) && this.#counters.mayAskForMore(scope, limits);
   }

@@ -143,10 +143,7 @@ function namesParts({ body, largeBody, mediaParts }: UpstreamRequest, count: num
   return true;
 }
 
-/**
- * UTF-8 length of the body as it goes to this model's upstreams. chat-session.ts gives it to quota-queue.ts,
- * which weighs waiting calls by it.
- */
+/** UTF-8 length of the body as it goes to this model's upstreams; by it quota-queue.ts weighs the call. */
 export function bodyBytesOf({ body, bodyIsAscii, largeBody }: UpstreamRequest): number {
   return largeBody?.length ?? (bodyIsAscii ? body.length : Buffer.byteLength(body));
 }

@@ -65,10 +65,7 @@ import type { ProviderUsage } from '../providers/provider-usage.js';
 /** Why a report is impossible in itself: a number that is no count, or numbers that exclude each other. */
 export type ReportError = 'malformed' | 'contradictory';
 
-/**
- * No call has more tokens, so a report of more is malformed. So many tokens at the highest price
- * (PRICE_UNITS_MAX of core/money.ts) fit 64 bits.
- */
+/** No call has more. At the highest price (PRICE_UNITS_MAX of core/money.ts) so many tokens fit 64 bits. */
 const REPORTED_TOKENS_MAX = 1_000_000_000;
 
 /** The report in a response or an event, in whichever member; undefined if there is none. */

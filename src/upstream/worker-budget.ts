@@ -53,10 +53,7 @@ export class WorkerBudget {
     return Number(Atomics.load(this.#words, wordOf(this.#worker)));
   }
 
-  /**
-   * Changes what one item holds; `from` is what the item was last changed to, 0 at first. Returns false, and
-   * changes nothing, beyond the bound of all workers.
-   */
+  /** Changes what an item holds; `from`: what it holds now. False, and no change, beyond the common bound. */
   change(from: number, to: number): boolean {
     const growth = this.#counted(to) - this.#counted(from);
     if (growth === 0) return true;
