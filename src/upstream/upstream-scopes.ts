@@ -9,6 +9,7 @@
 import { createHash } from 'node:crypto';
 import type { Settings } from '../config/schema.js';
 import { type DeclaredLimits, limitsByScope, scopesOf } from '../config/upstream-scopes.js';
+import { invariant } from '../core/errors.js';
 import { UPSTREAM_SCOPES_MAX } from '../core/limits.js';
 import type { UpstreamLimits } from '../core/quotas.js';
 import { asUpstreamScopeIndex, type UpstreamScopeIndex } from '../core/units.js';
@@ -27,14 +28,9 @@ interface UpstreamScope {
 type UpstreamSettings = Settings['models'][number]['upstreams'][number];
 
 export class UpstreamScopes {
-  /** By id. No scope is ever removed; `problemsOf` keeps their number within UPSTREAM_SCOPES_MAX. */
+  /** By id. No scope is ever removed. */
   readonly #scopes = new Map<string, UpstreamScope>();
   readonly #byIndex: UpstreamScope[] = [];
-
-  /** How many scopes there are since the start. */
-  get size(): number {
-    return this.#scopes.size;
-  }
 
   /** The scope with the limits that were last in force; undefined if no scope has the slot. */
   scopeAt(index: UpstreamScopeIndex): UpstreamScope | undefined {
@@ -52,13 +48,14 @@ export class UpstreamScopes {
 
   /**
    * Takes all scopes of new settings, whose limits hold from now on. Returns a function that finds the scope
-   * of an upstream; undefined if the upstream has no limits.
+   * of an upstream; undefined if the upstream has no limits. Throws where `problemsOf` reports an error.
    */
   assign(settings: Settings): (upstream: UpstreamSettings, modelId: string) => UpstreamScope | undefined {
     const scopes = new Map<string, UpstreamScope>();
     for (const [scopeText, declared] of limitsByScope(settings.models)) {
       const id = idOf(scopeText);
       const index = this.#scopes.get(id)?.index ?? asUpstreamScopeIndex(this.#scopes.size);
+      invariant(index < UPSTREAM_SCOPES_MAX, 'problemsOf is asked before assign');
       const scope = { index, id, limits: limitsOf(declared) };
       this.#scopes.set(id, scope);
       this.#byIndex[index] = scope;

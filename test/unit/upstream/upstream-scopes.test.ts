@@ -43,7 +43,7 @@ void t.test('a reload keeps slots and changes limits', (t) => {
   t.match([b, c], [{ index: 1, limits: { callsInFlight: 3 } }, { index: 2 }]);
   t.match(scopes.scopeAt(asUpstreamScopeIndex(1)), { limits: { callsInFlight: 3 } });
   t.match(scopesIn(scopes, settingsOf({ key: 'a', calls_in_flight: 1 }))[0], { index: 0 });
-  t.equal(scopes.size, 3);
+  t.equal(scopes.scopeAt(asUpstreamScopeIndex(3)), undefined);
   t.end();
 });
 
@@ -54,6 +54,7 @@ void t.test('too many scopes since the start are refused', (t) => {
   scopes.assign(many(0, UPSTREAM_SCOPES_MAX));
   t.same(scopes.problemsOf(many(0, 10)), []);
   t.match(scopes.problemsOf(many(UPSTREAM_SCOPES_MAX, 1)), [/restart/]);
-  t.equal(scopes.size, UPSTREAM_SCOPES_MAX);
+  t.throws(() => scopes.assign(many(UPSTREAM_SCOPES_MAX, 1)), /problemsOf is asked/);
+  t.equal(scopes.scopeAt(asUpstreamScopeIndex(UPSTREAM_SCOPES_MAX)), undefined);
   t.end();
 });
