@@ -114,7 +114,7 @@ export interface HttpCall {
   abort(): void;
 }
 
-export interface HttpClient {
+export interface HttpClient<Target extends HttpTarget = HttpTarget> {
   /**
    * Calls no method of the handler before it returns. `furtherHeaders` are name, value, name, value. The
    * array must not change later, because client.ts keeps its lines. `path` replaces the target's. The bytes
@@ -122,7 +122,7 @@ export interface HttpClient {
    * `disposable` (core/bytes.ts).
    */
   start(
-    target: HttpTarget,
+    target: Target,
     body: string | Uint8Array,
     requestId: string,
     handler: HttpHandler,

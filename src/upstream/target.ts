@@ -12,7 +12,7 @@ import type { DoorName } from '../core/door-names.js';
 import type { UpstreamLimits } from '../core/quotas.js';
 import { SECRET_CHARS_MIN, secretsInPath, withoutPathSecrets } from '../core/secret-url.js';
 import type { UpstreamScopeIndex } from '../core/units.js';
-import type { HttpCall, HttpHandler, HttpTarget } from '../http1/http-client.js';
+import type { HttpClient, HttpTarget } from '../http1/http-client.js';
 import type { ProviderSettings } from '../providers/provider.js';
 import type { MemberNames } from './upstream-body.js';
 
@@ -139,14 +139,5 @@ export function secretsOf({ path, key, headers, provider }: UpstreamTarget): str
   return secrets.sort((first, second) => second.length - first.length);
 }
 
-/** What calls a target: HttpClient or ProviderClient, as attempts use them. */
-export interface AttemptClient {
-  start(
-    target: UpstreamTarget,
-    body: string | Uint8Array,
-    requestId: string,
-    handler: HttpHandler,
-    moreHeaders?: readonly string[],
-    path?: string,
-  ): HttpCall;
-}
+/** What calls a target: Http1Client, ProviderClient or EchoClient, as attempts use them. */
+export type AttemptClient = Pick<HttpClient<UpstreamTarget>, 'start'>;
