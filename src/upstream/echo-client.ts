@@ -69,7 +69,6 @@ class EchoResponse {
   readonly #createdSeconds: number;
   readonly #tokens: Iterator<RegExpExecArray>;
   #completionTokens = 0;
-  #state: 'begin' | 'content' | 'ended' = 'begin';
 
   constructor(request: EchoRequest, id: string, createdSeconds: number) {
     this.#request = request;
@@ -82,29 +81,21 @@ class EchoResponse {
     return this.#request.stream;
   }
 
-  /**
-   * The next event of a stream, or the JSON text of a response that is not streamed. Undefined after the
-   * last one. The last event of a stream comes with its usage and `[DONE]`.
-   */
-  nextEvent(): string | undefined {
-    switch (this.#state) {
-      case 'begin':
-        this.#state = this.isStream ? 'content' : 'ended';
-        return this.isStream ? this.#chunk({ role: 'assistant', content: '' }, null) : this.#wholeResponse();
-      case 'content': {
-        const content = this.#nextText(CHUNK_TOKENS);
-        if (content !== '') return this.#chunk({ content }, null);
-        this.#state = 'ended';
-        const usage = JSON.stringify({
-          ...this.#head('chat.completion.chunk'),
-          choices: [],
-          usage: this.#usage(),
-        });
-        return this.#chunk({}, this.#takeFinishReason()) + sseEvent(usage) + SSE_DONE;
-      }
-      case 'ended':
-        return undefined;
+  /** The events of a stream, the last one with usage and `[DONE]`; of any other response its text. */
+  *events(): Generator<string, undefined> {
+    if (!this.isStream) {
+      yield this.#wholeResponse();
+      return;
     }
+    yield this.#chunk({ role: 'assistant', content: '' }, null);
+    for (;;) {
+      const content = this.#nextText(CHUNK_TOKENS);
+      if (content === '') break;
+      yield this.#chunk({ content }, null);
+    }
+    const head = this.#head('chat.completion.chunk');
+    const usage = JSON.stringify({ ...head, choices: [], usage: this.#usage() });
+    yield this.#chunk({}, this.#takeFinishReason()) + sseEvent(usage) + SSE_DONE;
   }
 
   #wholeResponse(): string {
@@ -186,6 +177,7 @@ class EchoCall implements HttpCall {
   /** False: the echo model does not fail if its client reads slowly. */
   readonly isHeldUp = false;
   readonly #response: EchoResponse | undefined;
+  readonly #events: Iterator<string> | undefined;
   readonly #handler: HttpHandler;
   #hasStarted = false;
   #isPaused = false;
@@ -195,6 +187,7 @@ class EchoCall implements HttpCall {
   /** Without a `response` the call gets a 400: its request is no chat completion. */
   constructor(response: EchoResponse | undefined, handler: HttpHandler) {
     this.#response = response;
+    this.#events = response?.events();
     this.#handler = handler;
     this.#schedule();
   }
@@ -250,9 +243,9 @@ class EchoCall implements HttpCall {
   #nextBatch(): Uint8Array | undefined {
     const events: string[] = [];
     while (events.length < BATCH_EVENTS_MAX) {
-      const event = this.#response?.nextEvent();
-      if (event === undefined) break;
-      events.push(event);
+      const event = this.#events?.next();
+      if (event?.done !== false) break;
+      events.push(event.value);
     }
     return events.length === 0 ? undefined : Buffer.from(events.join(''));
   }
