@@ -7,7 +7,6 @@
  * whole way to a collector: test/e2e/traces.test.ts.
  */
 import type { UpstreamRequest } from '../channel/messages.js';
-import type { Clock } from '../core/clock.js';
 import { DOOR_NAMES } from '../core/door-names.js';
 import type { ProviderName } from '../core/provider-names.js';
 import type { SpanOutbox } from '../telemetry/span-outbox.js';
@@ -21,7 +20,7 @@ import {
   traceParentText,
   UNRECORDED,
 } from '../telemetry/trace-context.js';
-import type { RouteTable } from './route-table.js';
+import type { SessionShared } from './session-shared.js';
 import type { UpstreamTarget } from './target.js';
 
 /** Values of `gen_ai.provider.name`, as OpenTelemetry's conventions list them. */
@@ -50,20 +49,13 @@ interface AttemptEnd {
   readonly nowMs: number;
 }
 
-interface SpanDeps {
-  readonly routes: RouteTable;
-  /** Sends the worker's spans to the exporting thread; undefined if spans are not exported. */
-  readonly spanOutbox: SpanOutbox | undefined;
-  readonly clock: Clock;
-}
-
 /**
  * The span of the attempt on `target` that begins now. `attempts`: of the call, with this one. Undefined if
  * spans are not exported, or the call has no trace, or its trace is not recorded: UNRECORDED, or not sampled.
  * Then attempt.ts sends the trace headers that came with the call.
  */
 export function newAttemptSpan(
-  { routes, spanOutbox, clock }: SpanDeps,
+  { routes, spanOutbox, clock }: Pick<SessionShared, 'routes' | 'spanOutbox' | 'clock'>,
   { request, attempts }: { readonly request: UpstreamRequest; readonly attempts: number },
   target: UpstreamTarget,
 ): AttemptSpan | undefined {

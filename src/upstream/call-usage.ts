@@ -12,24 +12,17 @@ import { dialectAt } from '../doors/dialects.js';
 import { mediaTokensOf } from '../protocol/chat-call.js';
 import { usageWithoutParts, type Usage } from '../core/token-counts.js';
 import type { DisbeliefReason } from '../telemetry/metrics-layout.js';
-import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import type { Attempt } from './attempt.js';
 import { isOfAnswer } from './chat-text.js';
 import { mayRepeatPrompt } from './echoed-prompt.js';
-import type { ErrorLog } from './error-log.js';
-import type { RouteTable } from './route-table.js';
+import type { SessionShared } from './session-shared.js';
 import type { ModelRoute } from './target.js';
 import { NO_PROMPT } from './token-count.js';
-import { countOrEstimate, type CountTokens } from './token-estimate.js';
+import { countOrEstimate } from './token-estimate.js';
 import { disbeliefOf, withinHold } from './usage-bounds.js';
 import type { UsageMeter } from './usage-meter.js';
 
-interface UsageDeps {
-  readonly routes: RouteTable;
-  readonly count: CountTokens;
-  readonly metrics: UpstreamMetrics;
-  readonly errors: ErrorLog;
-}
+type UsageDeps = Pick<SessionShared, 'routes' | 'count' | 'metrics' | 'errors'>;
 
 /** The usage of a call that only asks for a count of tokens: such a call is free. */
 export const NO_USAGE = usageWithoutParts({ promptTokens: 0, completionTokens: 0, source: 'reported' });

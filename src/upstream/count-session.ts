@@ -12,26 +12,19 @@ import type {
   UpstreamRequest,
   UpstreamSession,
 } from '../channel/messages.js';
-import type { Clock } from '../core/clock.js';
 import type { ErrorCode, ErrorRecord } from '../core/errors.js';
 import { CRASHED } from './error-mapping.js';
 import { dialectAt } from '../doors/dialects.js';
 import { mediaTokensOf } from '../protocol/chat-call.js';
 import { NO_USAGE } from './call-usage.js';
-import type { ErrorLog } from './error-log.js';
-import type { RouteTable } from './route-table.js';
-import { countOrEstimate, type CountTokens } from './token-estimate.js';
+import type { SessionShared } from './session-shared.js';
+import { countOrEstimate } from './token-estimate.js';
 import { UsageMeter } from './usage-meter.js';
 
 /** If all upstreams fail with one of these errors, the gateway counts by itself. Others go to the caller. */
 const ERRORS_OF_UPSTREAMS: readonly ErrorCode[] = ['provider_unavailable', 'overloaded'];
 
-interface CountDeps {
-  readonly routes: RouteTable;
-  readonly count: CountTokens;
-  readonly errors: ErrorLog;
-  readonly clock: Clock;
-}
+type CountDeps = Pick<SessionShared, 'routes' | 'count' | 'errors' | 'clock'>;
 
 /** `startChat` starts the session that calls upstreams (createStartSession of chat-session.ts). */
 export function startCountSession(

@@ -30,6 +30,7 @@ export type TranslateLarge = (large: LargeBody, account: AccountIndex) => Pendin
 /** What the large calls of a worker need besides the target's client. */
 export interface LargeDeps {
   readonly translate: TranslateLarge;
+  /** The client for upstreams that do not speak OpenAI's protocol. */
   readonly providers: ProviderClient;
   readonly clock: Clock;
 }

@@ -7,8 +7,6 @@
  * nothing back, so the constructor of a session takes nothing; ChatSession.start catches what comes after it.
  */
 import type { StartSession, UpstreamSession } from '../channel/messages.js';
-import type { Clock } from '../core/clock.js';
-import type { ProviderClient } from '../providers/provider-client.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import type { SpanOutbox } from '../telemetry/span-outbox.js';
 import type { ErrorLog } from './error-log.js';
@@ -17,27 +15,23 @@ import type { LeftCalls } from './left-calls.js';
 import type { WorkerBudget } from './worker-budget.js';
 import type { RouteTable } from './route-table.js';
 import { type AttemptClient, ECHO_ORIGIN, type UpstreamTarget } from './target.js';
-import type { TranslateLarge } from './large-call.js';
+import type { LargeDeps } from './large-call.js';
 import type { CountTokens } from './token-estimate.js';
 import type { UpstreamQuotas } from './upstream-quotas.js';
 
-export interface SessionShared {
+export interface SessionShared extends LargeDeps {
   readonly routes: RouteTable;
   readonly quotas: UpstreamQuotas;
   readonly http: AttemptClient;
   readonly echo: AttemptClient;
-  /** The client for upstreams that do not speak OpenAI's protocol. */
-  readonly providers: ProviderClient;
-  /** `count` and `translate` ask the counter pool. */
+  /** As `translate`, asks the counter pool. */
   readonly count: CountTokens;
-  readonly translate: TranslateLarge;
   /** The one ErrorLog of the worker, because it bounds how often a line is written. */
   readonly errors: ErrorLog;
-  readonly clock: Clock;
   readonly metrics: UpstreamMetrics;
   readonly wholeResponses: WorkerBudget;
   readonly leftCalls: LeftCalls;
-  /** Undefined if spans are not exported. */
+  /** Sends spans to the exporting thread; undefined if spans are not exported. */
   readonly spanOutbox: SpanOutbox | undefined;
 }
 
