@@ -20,8 +20,8 @@ export type DeclaredLimits = Partial<Record<UpstreamQuotaName, number>>;
 /**
  * Matches a header that is taken for the upstream's key. The pattern is narrower than HEADER_NAMES_SECRET
  * (upstream-schema.ts) and must stay as it is, because the text of a scope depends on it. litellm/model.ts
- * uses it too. gateway/settings-records.ts gives no token of Entra ID to an upstream at Azure that has a
- * header of this kind.
+ * uses it too. An upstream at Azure that has such a header gets no token of Entra from
+ * gateway/settings-records.ts.
  */
 export const KEY_HEADER = /^(?:cookie|(?:.*-)?(?:authorization|key|token|secret))$/i;
 

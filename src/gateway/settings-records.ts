@@ -166,8 +166,9 @@ export function routesOf(
     return scope && { scope: scope.index, limits: scope.limits, queueMs: upstream.queue_ms };
   };
   const credentialOf = (upstream: UpstreamSettings): number | undefined => {
-    // A header that the settings give replaces the credential. At Azure only KEY_HEADER counts: Azure is
-    // often reached through API Management, whose subscription key has another header.
+    // A header that the settings give replaces the credential. At Azure any that KEY_HEADER matches does, so
+    // that also the subscription key of API Management, of which AUTHORISING_HEADER knows nothing, replaces
+    // the token of Entra.
     const credentialHeader = upstream.provider === 'azure' ? KEY_HEADER : AUTHORISING_HEADER;
     const hasCredentialHeader = Object.keys(upstream.headers).some((name) => credentialHeader.test(name));
     const spec = hasCredentialHeader ? undefined : credentialSpecOf(upstream);
