@@ -25,6 +25,7 @@
 import { createHash } from 'node:crypto';
 import { exactJsonText } from '../../core/exact-json.js';
 import { isGiven, isRecord, type Members, membersOf } from '../../core/json.js';
+import { innerSchemas } from '../../providers/anthropic/schemas.js';
 import { rejectOthers, stringIn } from '../../providers/fields.js';
 import { FieldError } from '../../providers/provider.js';
 import { withOrigin } from '../callers-path.js';
@@ -184,15 +185,14 @@ function isEnforced(schema: unknown, { extras }: UpstreamTraits): boolean {
 /** The nesting of bodies, which the door has bounded, bounds the recursion. */
 function fitsStrictMode(schema: unknown): boolean {
   if (!isRecord(schema)) return true;
-  const { type, properties, required, additionalProperties, anyOf, items, $defs, definitions } = schema;
+  const { type, properties, required, additionalProperties } = schema;
   if (NOT_STRICT.some((name) => schema[name] !== undefined)) return false;
   const isObject =
     isRecord(properties) || type === 'object' || (Array.isArray(type) && type.includes('object'));
   const requiredNames = new Set<unknown>(Array.isArray(required) ? required : []);
   if (isObject && additionalProperties !== false) return false;
   if (Object.keys(membersOf(properties)).some((name) => !requiredNames.has(name))) return false;
-  const inMaps = [properties, $defs, definitions].flatMap((map) => Object.values(membersOf(map)));
-  return [...inMaps, ...(Array.isArray(anyOf) ? (anyOf as unknown[]) : []), items].every(fitsStrictMode);
+  return innerSchemas(schema).every(fitsStrictMode);
 }
 
 /** A part of a content; or a tool call, or an item of `thinking_blocks`. */

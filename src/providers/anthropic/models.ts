@@ -96,12 +96,17 @@ function familyTraits(family: string, version: number): Partial<ModelTraits> {
 }
 
 /**
- * `claude-opus-4-6`, `claude-sonnet-4-5@20250929`, `us.anthropic.claude-haiku-4-5-20251001-v1:0`, and also
- * `claude-instant-1.2`. A number of more than two digits is a date.
+ * `claude-opus-4-6`, `claude-sonnet-4-5@20250929`, `us.anthropic.claude-haiku-4-5-20251001-v1:0`, and of old
+ * names `claude-3-7-sonnet-20250219`, `claude-2.1`, `claude-v2`, `claude-instant-v1`. A number of more than
+ * two digits is a date.
  */
-const NAME_PATTERN = /claude-([a-z]+)-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)/;
-/** `claude-3-7-sonnet-20250219`, `claude-3-haiku`, `claude-2.1`, `claude-v2`, `claude-instant-v1`. */
-const OLD_NAME_PATTERN = /claude-(?:instant|v?[123](?:[-.](\d))?(?!\d))/;
+const NAME_PATTERN = /claude-(?:([a-z]+)-)?v?(\d{1,2})(?:[-.](\d{1,2})(?!\d))?(?!\d)/;
+
+/** What a model's name says. A name without a version counts as newer than all that are known: Infinity. */
+export function nameFactsOf(model: string): { readonly family: string; readonly version: number } {
+  const [, family = '', major, minor = '0'] = NAME_PATTERN.exec(model) ?? [];
+  return { family, version: major === undefined ? Infinity : versionOf(Number(major), Number(minor)) };
+}
 
 /** A full cache is cleared. Most settings name fewer models, but each reload may name others. */
 const CACHED_MODELS_MAX = 256;
@@ -135,15 +140,7 @@ export function traitsOf(model: string, { onVertex = false } = {}): ModelTraits 
 function traitsByName(model: string): ModelTraits {
   // The only current model whose name has no version: its traits are those of 4.7, but it always thinks.
   if (model.includes('claude-mythos-preview')) return { ...SINCE_4_7, thinkingOff: undefined };
-  const name = NAME_PATTERN.exec(model);
-  if (name === null) {
-    const oldName = OLD_NAME_PATTERN.exec(model);
-    if (oldName === null) return SINCE_5_1;
-    // Of the models with old names only 3.7 thinks.
-    return oldName[1] === '7' ? SINCE_3_7 : BEFORE_THINKING;
-  }
-  const [, family = '', major, minor = '0'] = name;
-  const version = versionOf(Number(major), Number(minor));
+  const { family, version } = nameFactsOf(model);
   // `!`: the last entry begins at 0, so every version finds an entry.
   const { traits } = TRAITS_BY_VERSION.find(({ since }) => version >= since)!;
   return version < V4_7 ? traits : { ...traits, ...familyTraits(family, version) };

@@ -1,8 +1,8 @@
 /**
  * Writes a caller's JSON schema in the subset that Anthropic enforces, for the content of a response and for
  * the arguments of strict tools. tools.ts calls `formatSchema` and `toolSchemas`; bedrock/tools.ts both too,
- * and `closedSchema` for models that are not Claude, since Bedrock knows the same subset. Pure; upstream
- * worker, or counter thread if the body is large.
+ * and `closedSchema` for models that are not Claude, since Bedrock knows the same subset. doors/messages/
+ * to-chat.ts walks schemas by `innerSchemas`. Pure; upstream worker, or counter thread if the body is large.
  *
  * Follows transformJSONSchema of @anthropic-ai/sdk 1.12, and platform.claude.com, page "Structured outputs",
  * 2026-11.
@@ -16,7 +16,7 @@
  * (test/unit/providers/anthropic/schemas.test.ts).
  */
 import { exactJsonText } from '../../core/exact-json.js';
-import { isRecord, membersOf } from '../../core/json.js';
+import { isRecord, type Members, membersOf } from '../../core/json.js';
 
 /** Values of `format` that Anthropic enforces. */
 const STRING_FORMATS: ReadonlySet<unknown> = new Set(
@@ -47,9 +47,8 @@ const STRICT_UNIONS_MAX = 16;
 class Inexpressible extends Error {}
 
 /**
- * A caller's JSON schema in the subset that Anthropic enforces (transformJSONSchema of @anthropic-ai/sdk
- * 1.12): every object is closed, `oneOf` becomes `anyOf`, and limits that Anthropic does not enforce, such as
- * `maxLength`, go into the description, where the model reads them.
+ * A caller's JSON schema in the subset: every object is closed, `oneOf` becomes `anyOf`, and limits that
+ * Anthropic does not enforce, such as `maxLength`, go into the description, where the model reads them.
  *
  * Undefined if the schema has an object that allows members of any name, or anything else that Anthropic
  * cannot enforce, or is nested too deeply. `strict`: OpenAI rejects such objects, so every object is closed,
@@ -105,15 +104,19 @@ function isTooComplex(schemas: readonly (Record<string, unknown> | undefined)[])
 /** Adds to `counts` what is in `schema`, which is closed, at any depth up to DEPTH_MAX. */
 function addCounts(schema: unknown, counts: { optional: number; unions: number }): void {
   if (!isRecord(schema)) return;
-  const { type, properties, required, anyOf, allOf, items, $defs, definitions } = schema;
+  const { type, properties, required, anyOf } = schema;
   if (Array.isArray(anyOf) || Array.isArray(type)) counts.unions++;
   const requiredNames = new Set<unknown>(Array.isArray(required) ? required : []);
   for (const name in membersOf(properties)) if (!requiredNames.has(name)) counts.optional++;
-  for (const map of [properties, $defs, definitions])
-    if (isRecord(map)) for (const inner of Object.values(map)) addCounts(inner, counts);
-  for (const list of [anyOf, allOf])
-    if (Array.isArray(list)) for (const inner of list as unknown[]) addCounts(inner, counts);
-  addCounts(items, counts);
+  for (const inner of innerSchemas(schema)) addCounts(inner, counts);
+}
+
+/** What stands in a closed schema where a schema may stand: also values that are none. */
+export function innerSchemas(schema: Members): unknown[] {
+  const { properties, anyOf, allOf, items, $defs, definitions } = schema;
+  const inMaps = [properties, $defs, definitions].flatMap((map) => Object.values(membersOf(map)));
+  const inLists = [anyOf, allOf].flatMap((list) => (Array.isArray(list) ? (list as unknown[]) : []));
+  return [...inMaps, ...inLists, items];
 }
 
 /** Whether the schema is one of objects, perhaps among other types. */
@@ -160,13 +163,8 @@ function hasBadReference(schema: Record<string, unknown>): boolean {
 /** The values of `$ref` in a closed schema, at any depth. */
 function referencesIn(schema: unknown): string[] {
   if (!isRecord(schema)) return [];
-  const { $ref, properties, anyOf, allOf, items, $defs, definitions } = schema;
-  const inner = [
-    ...[properties, $defs, definitions].flatMap((map) => Object.values(membersOf(map))),
-    ...[anyOf, allOf].flatMap((list) => (Array.isArray(list) ? (list as unknown[]) : [])),
-    items,
-  ];
-  return [...(typeof $ref === 'string' ? [$ref] : []), ...inner.flatMap(referencesIn)];
+  const { $ref } = schema;
+  return [...(typeof $ref === 'string' ? [$ref] : []), ...innerSchemas(schema).flatMap(referencesIn)];
 }
 
 /** As `closedSchema`, for a schema at any depth. Throws an Inexpressible in place of returning undefined. */

@@ -25,7 +25,7 @@
  * object to all calls.
  */
 import type { Members } from '../../core/json.js';
-import { cachedByModel, type ModelTraits, traitsOf, versionOf } from '../anthropic/models.js';
+import { cachedByModel, type ModelTraits, nameFactsOf, traitsOf, versionOf } from '../anthropic/models.js';
 import {
   ADAPTIVE_THINKING,
   asksToThink,
@@ -61,8 +61,6 @@ export interface ModelFacts {
 
 /** Claude is not here: its models accept cache points from V3_5 on. */
 const FAMILIES_WITH_CACHE_POINTS: ReadonlySet<Family> = new Set(['nova', 'nova-2', 'hidden']);
-/** `claude-opus-4-6`, `claude-3-7-sonnet`, `claude-v2`. A number of more digits is a date, and no version. */
-const CLAUDE_VERSION = /claude-(?:[a-z]+-)?v?(\d{1,2})(?:-(\d{1,2})(?!\d))?(?!\d)/;
 const V3_5 = versionOf(3, 5);
 export const V4_5 = versionOf(4, 5);
 export const V4_7 = versionOf(4, 7);
@@ -76,7 +74,7 @@ export const factsOf = cachedByModel(factsByName);
 function factsByName(model: string): ModelFacts {
   const family = familyOf(model);
   const claude = family === 'claude' ? traitsOf(model) : undefined;
-  const version = claude === undefined ? 0 : claudeVersionOf(model);
+  const version = claude === undefined ? 0 : nameFactsOf(model).version;
   return {
     family,
     claude,
@@ -84,12 +82,6 @@ function factsByName(model: string): ModelFacts {
     obeysSchemas: claude?.obeysSchemas ?? !WITHOUT_SCHEMAS.test(model),
     allowsCachePoints: FAMILIES_WITH_CACHE_POINTS.has(family) || (claude !== undefined && version >= V3_5),
   };
-}
-
-/** A Claude whose name has no version counts as the newest, as in `traitsOf`. */
-function claudeVersionOf(model: string): number {
-  const [, major, minor = '0'] = CLAUDE_VERSION.exec(model) ?? [];
-  return major === undefined ? Infinity : versionOf(Number(major), Number(minor));
 }
 
 function familyOf(model: string): Family {

@@ -6,6 +6,8 @@ import { traitsOf } from '#src/providers/anthropic/models.js';
 const MODELS: [name: string, thinking: string, off: string | undefined, letters: string, efforts: number][] =
   [
     ['claude-2.1', 'none', 'absent', 's--f-', 0],
+    ['claude-v2', 'none', 'absent', 's--f-', 0],
+    ['anthropic.claude-instant-v1', 'none', 'absent', 's--f-', 0],
     ['claude-instant-1.2', 'none', 'absent', 's--f-', 0],
     ['claude-3-haiku-20240307', 'none', 'absent', 's--f-', 0],
     ['claude-3-5-sonnet-20241022', 'none', 'absent', 's--f-', 0],
