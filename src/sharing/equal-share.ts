@@ -59,7 +59,7 @@ export interface EqualShareOptions {
    * Hosts times processes, by this host's settings (64,000 at most); 0 if this node has no share. A host with
    * more processes has smaller shares, so the shares of each host together are one part of a limit. Of a
    * limit below this number a share is nothing: shares are rounded down, as in `held_back` of
-   * valkey-scripts.ts, or together they would be more than the limit.
+   * valkey-exchange.ts, or together they would be more than the limit.
    */
   readonly shares: number;
   readonly nodeExpiryMs: number; // after so long a silence the server may end the node's life

@@ -1,7 +1,7 @@
 /**
  * How much a coordinator grants, and for how long: constants and arithmetic that all coordinators share.
  * scope-grants.ts and granted-stock.ts call it. The Lua scripts take the constants from here (valkey-lua.ts)
- * and have the same arithmetic (valkey-scripts.ts, valkey-stocks.ts): change both together. Pure.
+ * and have the same arithmetic (valkey-exchange.ts, valkey-stocks.ts): change both together. Pure.
  *
  * Must hold: a grant is between `least` and `most` and never more than what remains, or it is nothing
  * (test/unit/sharing/valkey-coordinator.test.ts compares the scripts with this file by random asks).

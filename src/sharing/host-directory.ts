@@ -13,52 +13,68 @@ import { randomUUID } from 'node:crypto';
 import { ProxyError } from '../core/errors.js';
 import { invalid, notFound } from '../registry/record-id.js';
 import { CoordinatorLost } from './coordinator.js';
-import { scriptOf } from './valkey-client.js';
-import { LUA_PRELUDE, SILENT_MS } from './valkey-lua.js';
+import { type LifeHead, nodeScript, SILENT_MS } from './valkey-lua.js';
 import { MARKS_LUA } from './valkey-marks.js';
 import { ValkeyServer, type ValkeyServerOptions } from './valkey-server.js';
 import { LEAVE_SCRIPT } from './valkey-life-scripts.js';
 import { PAGE_SCOPES } from './valkey-scripts.js';
 
-// Both scripts work on one partition. valkey-lua.ts says what KEYS and ARGV are, and what a place is.
+// Both scripts work on one partition. valkey-lua.ts has the names that they begin with, and says what a place
+// is.
 
-/** ARGV[3]: [time]. Reply: [now, [place, last heard] of each node, awaited places]. */
-const HOSTS_SCRIPT = scriptOf(`${LUA_PRELUDE}
-local rows, all = {}, call('HGETALL', KEYS[2])
+const HOSTS_SCRIPT = nodeScript<
+  object,
+  never,
+  {
+    readonly nowMs: number;
+    /** 0 in place of the time if the place was forgotten half-way. */
+    readonly heard: readonly (readonly [place: string, heardMs: number])[];
+    readonly awaited: readonly string[];
+  }
+>(`
+local heard, all = {}, call('HGETALL', NODES)
 for i = 1, #all, 2 do
   local node = node_in(all[i + 1])
-  rows[#rows + 1] = {all[i], node and node[HEARD_AT] or 0}
+  heard[#heard + 1] = {all[i], node and node[HEARD_AT] or 0}
 end
-return pack({now_ms(head[1], KEYS[1]), rows, call('SMEMBERS', KEYS[3])})
+return pack({nowMs = now_ms(), heard = heard, awaited = call('SMEMBERS', AWAITED)})
 `);
 
 /**
  * Takes over a silent place under a new incarnation, so that its leases can be freed, and records that its
- * host is gone. ARGV[3]: [incarnation, time]. Reply: [status, ms, scopes to free]. Status: `ok`; `alive`
- * (heard `ms` ago); `early` (after a loss of data the host has `ms` left to come back).
+ * host is gone. Status: `ok`; `alive` (heard `ms` ago); `early` (after a loss of data the host has `ms` left
+ * to come back).
  */
-const FORGET_SCRIPT = scriptOf(`${LUA_PRELUDE}${MARKS_LUA}
-local incarnation, time = head[1], head[2]
-local now = now_ms(time, KEYS[1])
-local node = node_of(KEYS[2], place)
-if node and now - node[HEARD_AT] < SILENT then return pack({'alive', now - node[HEARD_AT], {}}) end
+const FORGET_SCRIPT = nodeScript<
+  LifeHead,
+  never,
+  | { readonly status: 'ok'; readonly toFree: readonly string[] }
+  | { readonly status: 'alive'; readonly ms: number }
+  | { readonly status: 'early'; readonly ms: number }
+>(
+  MARKS_LUA,
+  `
+local now = now_ms()
+local node = node_of(place)
+if node and now - node[HEARD_AT] < SILENT then return pack({status = 'alive', ms = now - node[HEARD_AT]}) end
 -- A damaged meta counts as lost in this script too: state_of has emptied it, and no place is awaited yet.
 local s = state_of(now)
-if s and now < s.till then return pack({'early', s.till - now, {}}) end
+if s and now < s.till then return pack({status = 'early', ms = s.till - now}) end
 -- Read again, because state_of may have removed it.
-node = node_of(KEYS[2], place)
-if not node then call('HINCRBY', KEYS[1], 'places', 1) end
+node = node_of(place)
+if not node then call('HINCRBY', META, 'places', 1) end
 local former, heard_at = node and node[INCARNATION] or '', node and node[HEARD_AT] or 0
 -- All fields from INCARNATION to PAGES. UNFREED: the leases of the place are to be freed.
 node = {}
-node[INCARNATION], node[FORMER], node[SEQUENCE], node[HEARD_AT] = incarnation, former, 0, heard_at
+node[INCARNATION], node[FORMER], node[SEQUENCE], node[HEARD_AT] = head.incarnation, former, 0, heard_at
 node[EPOCH], node[BACK], node[UNFREED], node[EQUAL_SHARES] = '', 0, 1, 0
 node[MARK], node[MARK_SERVER], node[MARK_VERSION] = 0, '', 0
 node[JOIN_VERSION], node[JOINED], node[PAGES] = 0, 0, 0
-call('HSET', KEYS[2], place, pack(node))
-call('HSET', KEYS[1], 'gone:' .. host, now)
-return pack({'ok', 0, call('SRANDMEMBER', KEYS[4], ${PAGE_SCOPES})})
-`);
+call('HSET', NODES, place, pack(node))
+call('HSET', META, 'gone:' .. host, now)
+return pack({status = 'ok', toFree = call('SRANDMEMBER', HELD, ${PAGE_SCOPES})})
+`,
+);
 
 const MS_PER_SECOND = 1_000;
 
@@ -86,10 +102,6 @@ interface HostRecord {
   isAwaited: boolean;
   readonly places: Set<string>;
 }
-
-/** The replies of the two scripts. */
-type Hosts = readonly [nowMs: number, heard: readonly [place: string, heardMs: number][], awaited: string[]];
-type Forgotten = readonly [status: 'ok' | 'alive' | 'early', ms: number, scopes: readonly string[]];
 
 export class HostDirectory {
   readonly #options: HostDirectoryOptions;
@@ -136,17 +148,16 @@ export class HostDirectory {
 
   async #forgetPlace(host: string, server: ValkeyServer): Promise<void> {
     const incarnation = randomUUID();
-    const reply = await server.run(FORGET_SCRIPT, [incarnation, server.timeInsteadMs]);
-    const [status, ms, scopes] = reply as Forgotten;
-    if (status === 'alive') throw aliveError(host, heardAgo(ms));
-    if (status === 'early') {
-      const seconds = Math.ceil(ms / MS_PER_SECOND);
+    const reply = await server.run(FORGET_SCRIPT, { incarnation });
+    if (reply.status === 'alive') throw aliveError(host, heardAgo(reply.ms));
+    if (reply.status === 'early') {
+      const seconds = Math.ceil(reply.ms / MS_PER_SECOND);
       const message = `The sharing server has lost data, and host ${host} may come back and say what it holds. Try again in ${seconds} s.`;
       throw new ProxyError('overloaded', 'gateway', message, seconds);
     }
     // Nothing is reported as spent: only the forgotten host knows what it has charged and not reported.
-    const isFree = await server.free(incarnation, scopes, () => false);
-    if (!isFree || !(await server.carryOut(LEAVE_SCRIPT, [incarnation, false])))
+    const isFree = await server.free(incarnation, reply.toFree, () => false);
+    if (!isFree || !(await server.carryOut(LEAVE_SCRIPT, { incarnation, staysIfAwaited: false })))
       throw aliveError(host, 'it has just come back');
   }
 
@@ -164,12 +175,10 @@ export class HostDirectory {
     let latestMs = 0;
     for (let partition = 0; partition < partitions; partition++) {
       const server = this.#serverAt(partition, host, host);
-      const reply = await server.run(HOSTS_SCRIPT, [server.timeInsteadMs]);
-      const [nowMs, heard, awaited] = reply as Hosts;
+      const { nowMs, heard, awaited } = await server.run(HOSTS_SCRIPT, {});
       latestMs = Math.max(latestMs, nowMs);
       for (const [place, heardMs] of heard) {
         const record = recordOf(place);
-        // 0 if the place was forgotten half-way.
         if (heardMs > 0) record.heardMs = Math.max(record.heardMs ?? 0, heardMs);
       }
       for (const place of awaited) recordOf(place).isAwaited = true;

@@ -36,7 +36,7 @@ const HEARTBEAT_MS = 5_000;
 const START_MS_MAX = 2 * HEARTBEAT_MS;
 /**
  * After so long without a reply calls take no tokens of the minute, because the server may grant them to
- * others (`drop_silent` in valkey-scripts.ts). EXPIRY_MARGIN_MS of open-hosts.ts is built on it.
+ * others (`drop_silent` in valkey-exchange.ts). EXPIRY_MARGIN_MS of open-hosts.ts is built on it.
  */
 export const CUT_OFF_MS = 30_000;
 /** After a longer exchange the calendar is corrected only if it is wrong by more than the exchange took. */

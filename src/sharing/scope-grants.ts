@@ -1,7 +1,7 @@
 /**
  * Holds what a coordinator has on record of one scope, and decides how it replies to an ask about the scope.
  * lmdb-coordinator.ts makes a ScopeGrants from the scope's row and writes it back. The Lua scripts
- * (valkey-scripts.ts) do the same arithmetic on hashes of the server: change both together. Main thread. All
+ * (valkey-exchange.ts) do the same arithmetic on hashes of the server: change both together. Main thread. All
  * times, also those of ticks, are of the host's monotonic clock.
  *
  * Must hold: the granted permits that weigh are never more than the limit, whatever messages are lost or come

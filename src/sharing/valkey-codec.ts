@@ -3,9 +3,9 @@
  * hosts share. valkey-partition.ts encodes and decodes with this file; valkey-server.ts and
  * registry-server.ts take keys from it. Pure; main thread.
  *
- * Must hold: arrays have the order in which valkey-stocks.ts and valkey-scripts.ts read and write them
- * (test/unit/sharing/valkey-coordinator.test.ts, random asks and views). Codes, keys and partitions never
- * change: servers have them on record. A damaged amount is no reply
+ * Must hold: arrays have the order, and objects the names, in which valkey-stocks.ts, valkey-exchange.ts and
+ * valkey-scripts.ts read and write them (test/unit/sharing/valkey-coordinator.test.ts, random asks and
+ * views). Codes, keys and partitions never change: servers have them on record. A damaged amount is no reply
  * (test/unit/sharing/valkey-damage.test.ts). What a newer version has on record is no damage.
  */
 import { Packr } from 'msgpackr';
@@ -17,6 +17,7 @@ import {
   type HostSpent,
   type LeaseAsk,
   type LeaseReply,
+  type MinuteAsk,
   type MinuteGrant,
   periodUsesOf,
   type ProcessView,
@@ -84,7 +85,9 @@ export interface Credited {
 }
 
 /** An amount as high × 10^9 + low, as valkey-lua.ts has it. `low` is never negative. */
-export function moneyPair(amount: bigint): [number, number] {
+export type RawAmount = readonly [high: number, low: number];
+
+export function moneyPair(amount: bigint): RawAmount {
   const low = ((amount % MONEY_BASE) + MONEY_BASE) % MONEY_BASE;
   return [Number((amount - low) / MONEY_BASE), Number(low)];
 }
@@ -104,66 +107,89 @@ export function versioned(total: HostSpent | Credited | undefined): VersionedRow
   return total === undefined ? false : [...moneyPair(total.totalPicoUnits), total.version];
 }
 
+/** A StockAsk as `grant_stock` in valkey-stocks.ts takes it; the counts are used, unused, least, most. */
+type RawStockAsk = readonly [code: string, limit: number, period: number, ...counts: number[]];
+
+/** The ask for money as `grant_money` there takes it: unused, least, most, and what the host reports. */
+type RawMoneyAsk = readonly [
+  ...RawAmount,
+  ...RawAmount,
+  ...RawAmount,
+  spent: VersionedRow | false,
+  credited: VersionedRow | false,
+];
+
+/** One ask as EXCHANGE_SCRIPT takes it. What is left out is absent. */
+export interface RawAsk {
+  readonly scope: string;
+  readonly minute?: MinuteAsk;
+  readonly stocks?: readonly RawStockAsk[];
+  readonly money?: RawMoneyAsk;
+  /** What a rotated key inherited. */
+  readonly inherited?: Pick<InheritedUse, 'minuteUsed' | 'takenMs'> & { readonly stocks: readonly object[] };
+}
+
 /**
- * One ask as EXCHANGE_SCRIPT takes it. `spent` and `credited` are sent if the ask names the balance,
- * `inherited` if the scope is a key that was rotated.
+ * Encodes one ask. `spent` and `credited` are sent if the ask names the balance, `inherited` if the scope is
+ * a key that was rotated.
  */
 export function encodeAsk(
   { scope, minute, stocks = {} }: LeaseAsk,
   spent: HostSpent | undefined,
   credited: Credited | undefined,
   inherited: InheritedUse | undefined,
-): readonly unknown[] {
+): RawAsk {
   const counted = countedOf(stocks);
   const { balance } = stocks;
-  return [
+  return {
     scope,
-    minute !== undefined && [
-      minute.limit,
-      minute.least,
-      minute.most,
-      minute.forMs,
-      minute.returned.flatMap(({ tick, count }) => [tick, count]),
-      minute.isFallback === true,
-      minute.order !== undefined && [minute.order.number, minute.order.heardNumber],
-      (minute.used ?? []).flatMap(({ tick, count }) => [tick, count]),
-    ],
-    counted.length > 0 && counted.map(([name, ask]) => encodeStock(name, ask)),
-    balance !== undefined && [
-      ...moneyPair(balance.unused),
-      ...moneyPair(balance.least),
-      ...moneyPair(balance.most),
-      versioned(spent),
-      versioned(credited),
-    ],
-    inherited !== undefined && [inherited.minuteUsed, inherited.takenMs, inheritedStocks(inherited)],
-  ];
+    ...(minute && { minute }),
+    ...(counted.length > 0 && { stocks: counted.map(([name, ask]) => encodeStock(name, ask)) }),
+    ...(balance && {
+      money: [
+        ...moneyPair(balance.unused),
+        ...moneyPair(balance.least),
+        ...moneyPair(balance.most),
+        versioned(spent),
+        versioned(credited),
+      ],
+    }),
+    ...(inherited && {
+      inherited: {
+        minuteUsed: inherited.minuteUsed,
+        takenMs: inherited.takenMs,
+        stocks: inheritedStocks(inherited),
+      },
+    }),
+  };
 }
 
-/** Of each stock [code, period, used]. A rotated key inherits no tokens of the minute. */
-function inheritedStocks(inherited: InheritedUse): unknown[] {
+/** A rotated key inherits no tokens of the minute. */
+function inheritedStocks(inherited: InheritedUse): object[] {
   const stocks = countedOf(periodUsesOf(inherited, inherited.quotas));
-  return stocks.map(([name, { period, used }]) => [STOCK_CODES[name], period, used]);
+  return stocks.map(([name, { period, used }]) => ({ code: STOCK_CODES[name], period, used }));
 }
 
-function encodeStock(name: CountedName, { limit, period, used, unused, least, most }: StockAsk): unknown {
-  const counts = [used, unused, least, most].map(Number);
-  return [STOCK_CODES[name], Number(limit), period, ...counts];
+function encodeStock(name: CountedName, { limit, period, used, unused, least, most }: StockAsk): RawStockAsk {
+  return [STOCK_CODES[name], Number(limit), period, ...[used, unused, least, most].map(Number)];
 }
 
-// Replies as the scripts return them: valkey-scripts.ts, valkey-stocks.ts.
-type RawCount = readonly [granted: number, remaining: number, heldByOthers: boolean];
-type RawMinute = readonly [...RawCount, tick: number, validMs: number, freeInMs: number];
-type RawStock = readonly [...RawCount, period: number, freeInMs: number];
-type RawMoney = readonly [
+/** A StockGrant as `grant_stock` returns it: granted, remaining, heldByOthers, period, freeInMs. */
+type RawStockGrant = readonly [number, number, boolean, period: number, freeInMs: number];
+type RawMoneyGrant = readonly [
   grantedHigh: number,
   grantedLow: number,
   remainingHigh: number,
   remainingLow: number,
   heldByOthers: boolean,
 ];
-/** The stocks are in the order of the ask's counted stocks. False stands for what the ask left out. */
-export type RawReply = readonly [RawMinute | false, readonly RawStock[] | false, RawMoney | false];
+
+/** Has what the ask named. The stocks are in the order of the ask's counted stocks. */
+export interface RawReply {
+  readonly minute?: MinuteGrant;
+  readonly stocks?: readonly RawStockGrant[];
+  readonly money?: RawMoneyGrant;
+}
 
 /**
  * Returns what `decode` returns, which is no text. If `decode` throws, returns a text that says why: if a row
@@ -178,13 +204,16 @@ export function decodable<Decoded>(decode: () => Decoded): Decoded | string {
 }
 
 /** The reply to `ask`. Throws if an amount of a stock or of money is no whole number: see `decodable`. */
-export function decodeReply({ stocks = {} }: LeaseAsk, [minute, counted, money]: RawReply): LeaseReply {
+export function decodeReply(
+  { stocks = {} }: LeaseAsk,
+  { minute, stocks: rows, money }: RawReply,
+): LeaseReply {
   const replies = countedOf(stocks).map(([name], index) => {
-    const [granted, remaining, heldByOthers, period, freeInMs] = (counted as readonly RawStock[])[index]!;
+    const [granted, remaining, heldByOthers, period, freeInMs] = rows![index]!;
     return [name, { granted: BigInt(granted), remaining: BigInt(remaining), heldByOthers, period, freeInMs }];
   });
   return {
-    ...(minute && { minute: minuteGrant(minute) }),
+    ...(minute && { minute }),
     stocks: {
       ...(Object.fromEntries(replies) as LeaseReply['stocks']),
       ...(money && { balance: balanceGrant(money) }),
@@ -192,67 +221,61 @@ export function decodeReply({ stocks = {} }: LeaseAsk, [minute, counted, money]:
   };
 }
 
-function minuteGrant([granted, remaining, heldByOthers, tick, validMs, freeInMs]: RawMinute): MinuteGrant {
-  return { granted, remaining, heldByOthers, tick, validMs, freeInMs };
-}
-
-function balanceGrant([high, low, remainingHigh, remainingLow, heldByOthers]: RawMoney): StockGrant {
+function balanceGrant([high, low, remainingHigh, remainingLow, heldByOthers]: RawMoneyGrant): StockGrant {
   const [granted, remaining] = [moneyOf(high, low), moneyOf(remainingHigh, remainingLow)];
   return { granted, remaining, heldByOthers, period: 0, freeInMs: 0 };
 }
 
-type RawProcess = readonly [
-  slot: number,
-  weighing: number,
-  unexpired: number,
-  number: number,
-  used: readonly (readonly [code: string, used: number])[],
-];
+interface RawProcess {
+  readonly slot: number;
+  readonly weighing: number;
+  readonly unexpired: number;
+  readonly number: number;
+  readonly used: readonly (readonly [code: string, used: number])[];
+}
 
-export type RawView = readonly [
-  weighing: number,
-  unexpired: number,
-  processes: readonly RawProcess[],
-  stocks: readonly (readonly [code: string, period: number, used: number, unused: number])[],
-  outstandingHigh: number,
-  outstandingLow: number,
-  spentHigh: number,
-  spentLow: number,
-  reportedHigh: number,
-  reportedLow: number,
-];
+/** The reply of VIEW_SCRIPT for one scope. */
+export interface RawView {
+  readonly weighing: number;
+  readonly unexpired: number;
+  readonly processes: readonly RawProcess[];
+  readonly stocks: readonly (readonly [code: string, period: number, used: number, unused: number])[];
+  readonly outstanding: RawAmount;
+  readonly spent: RawAmount;
+  /** What the host alone has reported as spent. */
+  readonly reported: RawAmount;
+}
 
 /**
- * The reply of VIEW_SCRIPT for one scope. `spentHere`: what the host has spent by its store; undefined if
+ * Decodes a view. `spentHere`: what the host has spent by its store; undefined if
  * nothing. At the server the part of it that was not yet reported still counts as outstanding. Throws if an
  * amount is no whole number: see `decodable`.
  */
 export function decodeView(scope: string, view: RawView, spentHere: PicoUnits | undefined): ScopeView {
-  const [weighing, unexpired, processes, counted, ...amounts] = view;
-  const [high, low, spentHigh, spentLow, reportedHigh, reportedLow] = amounts;
-  const unreported = spentHere === undefined ? 0n : spentHere - moneyOf(reportedHigh, reportedLow);
-  const outstanding = moneyOf(high, low) - maxOf(unreported, 0n);
+  const { weighing, unexpired, processes, stocks, spent, reported } = view;
+  const unreported = spentHere === undefined ? 0n : spentHere - moneyOf(...reported);
+  const outstanding = moneyOf(...view.outstanding) - maxOf(unreported, 0n);
   return {
     scope,
     minute: { weighing, unexpired },
     processes: processes.map(decodeProcess),
     stocks: {
-      ...byStockName(counted, ([, period, used, unused]) => ({
+      ...byStockName(stocks, ([, period, used, unused]) => ({
         period,
         used: BigInt(used),
         unused: BigInt(unused),
       })),
       balance: { period: 0, used: 0n, unused: maxOf(outstanding, 0n) },
     },
-    spent: asPicoUnits(moneyOf(spentHigh, spentLow) + unreported),
+    spent: asPicoUnits(moneyOf(...spent) + unreported),
   };
 }
 
-function decodeProcess([slot, weighing, unexpired, number, counted]: RawProcess): ProcessView {
+function decodeProcess({ slot, weighing, unexpired, number, used }: RawProcess): ProcessView {
   return {
     slot,
     minute: { weighing, unexpired, number },
-    used: byStockName(counted, ([, amount]) => BigInt(amount)),
+    used: byStockName(used, ([, amount]) => BigInt(amount)),
   };
 }
 

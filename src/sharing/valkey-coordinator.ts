@@ -31,6 +31,7 @@ import {
 import { DamagedScopes, UnexpectedErrors } from './coordinator-errors.js';
 import { partitionOf } from './valkey-codec.js';
 import { ValkeyPartition, type PartitionOptions } from './valkey-partition.js';
+import type { CalendarHead } from './valkey-stocks.js';
 
 type OptionsOfPartition = Omit<
   PartitionOptions,
@@ -136,11 +137,10 @@ export class ValkeyCoordinator implements Coordinator {
     return asWallMs(Math.max(...timesMs));
   }
 
-  /** The `calendar` that STOCKS_LUA describes. */
-  #calendarOf(partition: number): readonly [aheadMs: number, zoneMs: number] {
+  #calendarOf(partition: number): CalendarHead {
     const wallMs = Math.max(...this.#serverTimesMs);
     const { number, startMs } = this.#options.calendar.dayAt(wallMs);
-    return [wallMs - this.#serverTimesMs[partition]!, number * DAY_MS - startMs];
+    return { aheadMs: wallMs - this.#serverTimesMs[partition]!, zoneMs: number * DAY_MS - startMs };
   }
 
   /**

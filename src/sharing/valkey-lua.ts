@@ -1,13 +1,14 @@
 /**
- * LUA_PRELUDE, with which all Lua scripts of the coordinator begin, and a list of the keys at the server. The
- * parts of valkey-marks.ts and valkey-stocks.ts may follow, then a script's own text, in
- * valkey-scripts.ts, valkey-life-scripts.ts and host-directory.ts. Scripts run at the server, each
- * atomically, in Lua 5.1 (Redis 7, Valkey). These files only make their text, on the main thread.
+ * `nodeScript`, which makes the Lua scripts of the coordinator, LUA_PRELUDE, with which they all begin, and a
+ * list of the keys at the server. The parts of valkey-marks.ts and valkey-stocks.ts may follow, then a
+ * script's own text, in valkey-exchange.ts, valkey-scripts.ts, valkey-life-scripts.ts and host-directory.ts.
+ * Scripts run at the server, each atomically, in Lua 5.1 (Redis 7, Valkey). These files only make their text,
+ * on the main thread.
  *
- * A script about a node has KEYS[1] to [4] = meta, nodes, awaited, held of its place, as far as it needs
- * them; two keys of each scope follow, T:s:S and T:m:S. ARGV[1] is the place, ARGV[2] the host, ARGV[3] the
- * packed array `head`, which each script describes. If it calls `own_node`, head[1] is the name of the life
- * that asks.
+ * `ValkeyServer.run` gives each script its KEYS and ARGV, and LUA_PRELUDE their names: META, NODES, AWAITED
+ * and HELD (the keys T:meta, T:nodes, T:awaited and T:held:P of its place P), `keys_of` for the two keys of
+ * each scope, `place`, `host`, `head`, `rows`. Beside each script stands the type of its `head`, of a row and
+ * of its reply. Their members have in the Lua the names that they have in TypeScript.
  *
  * Lua's numbers are doubles, exact to 2^53, and balances go to 9 × 10^18. An amount is therefore two numbers,
  * high × 10^9 + low, with 0 <= low < 10^9; high carries the sign. Sums of a million such amounts are exact.
@@ -64,6 +65,7 @@
 import { ZONE_OFFSET_MS } from '../ledger/day.js';
 import { PERIODS_AHEAD_MAX } from '../ledger/stocks.js';
 import * as policy from './grant-policy.js';
+import { scriptOf, type ValkeyScript } from './valkey-client.js';
 
 /**
  * The format of the records of scopes. A host that finds another format at the server must not enter while
@@ -118,7 +120,7 @@ export const SILENT_MS = 20_000;
  *     EXPIRY        by the node's settings: node_expiry_seconds in ms
  *     ENDED_AFTER   by the node's settings: PartitionOptions.endedAfterMs
  */
-export const LUA_PRELUDE = `
+const LUA_PRELUDE = `
 local TICK, WEIGHING = ${policy.GRANT_TICK_MS}, ${policy.WEIGHING_TICKS}
 local SHORT, LONG = ${policy.SHORT_TICKS}, ${policy.LONG_TICKS}
 local QUIET, GRANT_PART, BASE = ${policy.QUIET_PART}, ${policy.GRANT_PART}, ${MONEY_BASE}
@@ -126,7 +128,10 @@ local QUARANTINE, SILENT, CHECK, AGE = ${QUARANTINE_MS}, ${SILENT_MS}, ${SERVER_
 local DAY, SPECIFIED_ZONE, PERIODS_AHEAD = 86400000, ${ZONE_OFFSET_MS}, ${PERIODS_AHEAD_MAX}
 local call, pack, floor, ceil = redis.call, cmsgpack.pack, math.floor, math.ceil
 local max, min = math.max, math.min
-local place, host, head = ARGV[1], ARGV[2], cmsgpack.unpack(ARGV[3])
+local META, NODES, AWAITED, HELD = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+-- T:s:S and T:m:S of the scope S at that index, counted from 1.
+local function keys_of(index) return KEYS[3 + 2 * index], KEYS[4 + 2 * index] end
+local place, host, head, rows = ARGV[1], ARGV[2], cmsgpack.unpack(ARGV[3]), cmsgpack.unpack(ARGV[4])
 local INCARNATION, SEQUENCE, HEARD_AT, EPOCH, BACK, UNFREED, EQUAL_SHARES = 1, 2, 3, 4, 5, 6, 7
 local MARK, MARK_SERVER, MARK_VERSION, JOIN_VERSION, JOINED, FORMER, PAGES = 8, 9, 10, 11, 12, 13, 14
 local EXPIRY, ENDED_AFTER = 15, 16
@@ -144,10 +149,10 @@ local function attempt(work, ...)
   if not string.find(tostring(result.err), 'WRONGTYPE', 1, true) then error(result) end
   return false, result.err
 end
--- The server's time, or instead if that is not 0 (tests); less the skew of meta, whose key it is, if given.
-local function now_ms(instead, meta)
-  local skew = meta and tonumber(call('HGET', meta, 'skew') or 0) or 0 -- state_of sees one that is damaged
-  if instead > 0 then return instead - skew end
+-- The server's time, or head.timeMs if that is not 0 (tests); less the skew of T:meta.
+local function now_ms()
+  local skew = tonumber(call('HGET', META, 'skew') or 0) or 0 -- state_of sees one that is damaged
+  if head.timeMs > 0 then return head.timeMs - skew end
   local t = call('TIME')
   return t[1] * 1000 + floor(t[2] / 1000) - skew
 end
@@ -181,8 +186,8 @@ local function node_in(text)
 end
 -- The record of the node at who, with all fields up to PAGES; nil if there is none, or it lacks some, as the
 -- records of a former version do.
-local function node_of(nodes, who)
-  local text = call('HGET', nodes, who)
+local function node_of(who)
+  local text = call('HGET', NODES, who)
   local node = text and node_in(text)
   for _, field in ipairs({MARK, MARK_VERSION, JOIN_VERSION, JOINED, PAGES}) do
     if not node or type(node[field]) ~= 'number' then return nil end
@@ -192,13 +197,32 @@ end
 -- The longer of the time that the node has in the field and the time by the asking node's settings (own):
 -- the settings of hosts may differ.
 local function longer_of(node, field, own) return max(own, node and tonumber(node[field]) or 0) end
--- The record of the node that asks; nil if the place has another life than head[1] by now.
+-- The record of the node that asks; nil if the place has another life than head.incarnation by now.
 local function own_node()
-  local node = node_of(KEYS[2], place)
-  return node and node[INCARNATION] == head[1] and node or nil
+  local node = node_of(place)
+  return node and node[INCARNATION] == head.incarnation and node or nil
 end
 local function host_of(who) return string.match(who, '^(.*):%d+$') end
-local function is_gone(meta, who)
-  return call('HEXISTS', meta, 'gone:' .. (host_of(who) or '')) == 1
+local function is_gone(who)
+  return call('HEXISTS', META, 'gone:' .. (host_of(who) or '')) == 1
 end
 `;
+
+/** A Lua script about a node. `ValkeyServer.run` takes what it wants, and resolves with what it returns. */
+export interface NodeScript<Head extends object, Row, Reply> extends ValkeyScript {
+  /** For the compiler alone. Is never set. */
+  readonly types?: (head: Head, rows: readonly Row[]) => Reply;
+}
+
+/** What `own_node` looks at. */
+export interface LifeHead {
+  /** The name of the life that asks. */
+  readonly incarnation: string;
+}
+
+/** `parts` follow LUA_PRELUDE: parts that several scripts have, then the script's own text. */
+export function nodeScript<Head extends object, Row, Reply>(
+  ...parts: readonly string[]
+): NodeScript<Head, Row, Reply> {
+  return scriptOf(LUA_PRELUDE + parts.join(''));
+}

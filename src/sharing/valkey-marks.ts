@@ -1,8 +1,8 @@
 /**
  * Checks that a server that was restarted, or that took over, has lost nothing. MARKS_LUA stands after
- * LUA_PRELUDE in ENTER_SCRIPT (valkey-life-scripts.ts), EXCHANGE_SCRIPT (valkey-scripts.ts) and FORGET_SCRIPT
- * (host-directory.ts), which run at the server; this file only makes its text, on the main thread.
- * docs/sharing.md ("The server blinks") says what a mark, a term and a check are, and has the proof.
+ * LUA_PRELUDE in ENTER_SCRIPT (valkey-life-scripts.ts), EXCHANGE_SCRIPT (valkey-exchange.ts) and
+ * FORGET_SCRIPT (host-directory.ts), which run at the server; this file only makes its text, on the main
+ * thread. docs/sharing.md ("The server blinks") says what a mark, a term and a check are, and has the proof.
  *
  * Every exchange carries the mark that its node has heard last (`heard`), and the term that its place has
  * promised, which the place's host keeps on disk. A place that joins is granted nothing until a _witness_, a
@@ -19,6 +19,24 @@
  * test/unit/sharing/valkey-marks.test.ts (without any one rule two nodes hold a permit),
  * valkey-blink.test.ts.
  */
+import type { PromisedTerm } from './sharing-memory.js';
+
+/** The last exchange whose reply this life has heard, and the id of its server. Sequence 0: none. */
+export interface Mark {
+  readonly sequence: number;
+  readonly server: string;
+}
+
+/** The reply of ENTER_SCRIPT or EXCHANGE_SCRIPT if the place has to promise a term first. */
+export interface WantsTerm {
+  readonly status: 'term';
+  readonly wanted: PromisedTerm;
+}
+
+export function wantsTerm(reply: { readonly status: string }): reply is WantsTerm {
+  return reply.status === 'term';
+}
+
 export const MARKS_LUA = `
 -- In ms. If the clocks of the two servers differ by more, the check ends as if data were lost.
 local SKEW_MAX = 1000
@@ -34,28 +52,28 @@ end
 -- but till for until, which is a word of Lua, and ahead = nil if no place has shown its mark yet.
 local function lose(s, now, till)
   s.epoch, s.till, s.lost, s.checking = redis.sha1hex(s.epoch .. s.run .. s.term .. now), till, now, 0
-  call('HSET', KEYS[1], 'epoch', s.epoch, 'until', till, 'lost', now, 'checking', 0)
-  for _, listed in ipairs(call('HKEYS', KEYS[2])) do call('SADD', KEYS[3], listed) end
+  call('HSET', META, 'epoch', s.epoch, 'until', till, 'lost', now, 'checking', 0)
+  for _, listed in ipairs(call('HKEYS', NODES)) do call('SADD', AWAITED, listed) end
 end
 
 -- Begins a later term than heard_term and the server's own, and in it a check. If the epoch has not grown, or
 -- a loss is not yet mended, or no place is on the list, data counts as lost instead.
 local function begin_term(s, now, heard_term)
   s.term = max(s.term, heard_term) + 1
-  call('HSET', KEYS[1], 'term', s.term, 'run', s.run)
-  local is_whole = s.checking > 0 or (now >= s.till and call('SCARD', KEYS[3]) == 0)
-  local places = call('HKEYS', KEYS[2])
+  call('HSET', META, 'term', s.term, 'run', s.run)
+  local is_whole = s.checking > 0 or (now >= s.till and call('SCARD', AWAITED) == 0)
+  local places = call('HKEYS', NODES)
   if not (s.grown and is_whole and #places > 0) then return lose(s, now, now + QUARANTINE) end
   s.checking, s.ahead = now, nil
-  call('HSET', KEYS[1], 'checking', now)
-  call('HDEL', KEYS[1], 'ahead')
-  for _, listed in ipairs(places) do call('SADD', KEYS[3], listed) end
+  call('HSET', META, 'checking', now)
+  call('HDEL', META, 'ahead')
+  for _, listed in ipairs(places) do call('SADD', AWAITED, listed) end
 end
 
 -- Returns the state of the partition; nil if T:meta is empty, or damaged: then deletes it.
 -- Once in CHECK ms looks which server runs it, and writes the time: so a server that cannot write fails here.
 local function state_of(now)
-  local m = call('HMGET', KEYS[1], 'epoch', 'run', 'checked', 'until', 'lost', 'places', 'term', 'checking',
+  local m = call('HMGET', META, 'epoch', 'run', 'checked', 'until', 'lost', 'places', 'term', 'checking',
     'grown', 'born', 'witnessed', 'ahead', 'skew')
   if not m[1] then return nil end
   -- From the third on they are numbers; from the sixth on they may be absent, as in an earlier version.
@@ -63,8 +81,8 @@ local function state_of(now)
     local is_number = m[field] and tonumber(m[field]) or (not m[field] and field > 5)
     if not is_number then
       -- As docs/sharing.md mends it by hand: the list of nodes goes too, the rows of scopes stay.
-      redis.log(redis.LOG_WARNING, 'tollgate: ' .. KEYS[1] .. ' is damaged, and counts as lost')
-      call('DEL', KEYS[1], KEYS[2])
+      redis.log(redis.LOG_WARNING, 'tollgate: ' .. META .. ' is damaged, and counts as lost')
+      call('DEL', META, NODES)
       return nil
     end
   end
@@ -74,50 +92,51 @@ local function state_of(now)
   local checked, born = tonumber(m[3]), m[10] and tonumber(m[10])
   local age = now - checked
   if age >= 0 and age < CHECK then return s end
-  call('HSET', KEYS[1], 'checked', now)
+  call('HSET', META, 'checked', now)
   local run = server_id()
   if run ~= s.run then
     s.run = run
     begin_term(s, now, 0)
   elseif not s.grown and now - (born or now) >= QUARANTINE then
     s.grown = true
-    call('HSET', KEYS[1], 'grown', 1)
+    call('HSET', META, 'grown', 1)
   elseif not born then
     -- Written by an earlier version: it grows from now on.
-    call('HSET', KEYS[1], 'born', now)
+    call('HSET', META, 'born', now)
   end
   return s
 end
 
 -- Whether the place has promised this server's term. If it has promised this or a later term to another
 -- server, other places may have too, so this server begins a term above that.
-local function has_promised(s, now, promised)
-  if promised[1] == s.term and promised[2] == s.run then return true end
-  if promised[1] >= s.term then begin_term(s, now, promised[1]) end
+local function has_promised(s, now)
+  local promised = head.promised
+  if promised.term == s.term and promised.server == s.run then return true end
+  if promised.term >= s.term then begin_term(s, now, promised.term) end
   return false
 end
 
--- Whether this server has all that the node has heard; heard is [number, server].
+-- Whether this server has all that the node has heard: heard is a Mark.
 local function has_heard(node, heard)
-  return node[MARK] > heard[1] or (node[MARK] == heard[1] and node[MARK_SERVER] == heard[2])
+  return node[MARK] > heard.sequence or (node[MARK] == heard.sequence and node[MARK_SERVER] == heard.server)
 end
 
 -- Called during a check when the place has shown its mark in this term. sent_at is the least that the former
 -- server's clock can have shown then, or 0 if the node does not know. Returns whether the check is over and
 -- has found no loss. If it has found one, s.checking is 0.
-local function is_checked(s, now, place, sent_at)
+local function is_checked(s, now, sent_at)
   if sent_at > 0 then
     s.ahead = min(s.ahead or now - sent_at, now - sent_at)
-    call('HSET', KEYS[1], 'ahead', s.ahead)
+    call('HSET', META, 'ahead', s.ahead)
   end
-  call('SREM', KEYS[3], place)
-  if call('SCARD', KEYS[3]) == 0 and s.ahead and math.abs(s.ahead) <= SKEW_MAX then
+  call('SREM', AWAITED, place)
+  if call('SCARD', AWAITED) == 0 and s.ahead and math.abs(s.ahead) <= SKEW_MAX then
     s.checking = 0
-    call('HSET', KEYS[1], 'checking', 0)
-    call('HINCRBY', KEYS[1], 'skew', s.ahead)
+    call('HSET', META, 'checking', 0)
+    call('HINCRBY', META, 'skew', s.ahead)
     return true
   end
-  if call('SCARD', KEYS[3]) == 0 then lose(s, now, now + QUARANTINE) end
+  if call('SCARD', AWAITED) == 0 then lose(s, now, now + QUARANTINE) end
   -- A place that was silent for so long has to report what it holds. No permit from before weighs any more.
   if s.checking > 0 and now >= s.checking + QUARANTINE then lose(s, now, now) end
   return false
@@ -125,9 +144,9 @@ end
 
 -- A node that has heard its mark knows the list of nodes as of then, and so witnesses all joins up to then.
 local function witness(s, node, heard)
-  if node[JOIN_VERSION] > 0 or node[MARK] ~= heard[1] or node[MARK_VERSION] <= s.witnessed then return end
+  if node[JOIN_VERSION] > 0 or node[MARK] ~= heard.sequence or node[MARK_VERSION] <= s.witnessed then return end
   s.witnessed = node[MARK_VERSION]
-  call('HSET', KEYS[1], 'witnessed', node[MARK_VERSION])
+  call('HSET', META, 'witnessed', node[MARK_VERSION])
 end
 
 -- Whether a witness has heard of the node's join, or the join is older than a quarantine.

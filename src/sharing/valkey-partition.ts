@@ -6,7 +6,7 @@
  *
  * Must hold: a promise of a term (valkey-marks.ts) is on disk before it is sent. After a loss all that is
  * held is reported before the server grants. A damaged record of the host's store costs its own scope alone.
- * Lists have the order that a script's comment gives. Tests, below test/unit/sharing: valkey-blink.test.ts
+ * Tests, below test/unit/sharing: valkey-blink.test.ts
  * (terms), valkey-loss.test.ts (reports), valkey-damage.test.ts (records).
  */
 import { randomBytes } from 'node:crypto';
@@ -19,6 +19,7 @@ import {
   type LeaseReply,
   type LeaseAsk,
   type ScopeView,
+  unknownNode,
 } from './coordinator.js';
 import { type DamagedScopes, unknownReply } from './coordinator-errors.js';
 import { HeldLeases, type HeldScope } from './held-leases.js';
@@ -32,16 +33,23 @@ import {
   decodeView,
   encodeAsk,
   moneyPair,
-  type RawReply,
-  type RawView,
+  type RawAsk,
   type SpentRow,
   STOCK_CODES,
   versioned,
 } from './valkey-codec.js';
-import { DISTRUST_SCRIPT, ENTER_SCRIPT, LEAVE_SCRIPT, REPORTED_SCRIPT } from './valkey-life-scripts.js';
-import { EXCHANGE_SCRIPT, VIEW_SCRIPT, PAGE_SCOPES, REPORT_SCRIPT } from './valkey-scripts.js';
-import { LOSSES, lossOf, type RefusedStatus } from './valkey-refusals.js';
+import { EXCHANGE_SCRIPT, LOSSES, lossOf } from './valkey-exchange.js';
+import {
+  DISTRUST_SCRIPT,
+  ENTER_SCRIPT,
+  LEAVE_SCRIPT,
+  notEntered,
+  REPORTED_SCRIPT,
+} from './valkey-life-scripts.js';
+import { type Mark, type WantsTerm, wantsTerm } from './valkey-marks.js';
+import { PAGE_SCOPES, REPORT_SCRIPT, type ReportedRow, VIEW_SCRIPT } from './valkey-scripts.js';
 import { ValkeyServer, type ValkeyServerOptions } from './valkey-server.js';
+import type { CalendarHead } from './valkey-stocks.js';
 
 /** How often a call is sent if the server wants a term promised: twice, and once more for each takeover. */
 const SENDS_MAX = 4;
@@ -83,8 +91,7 @@ export interface PartitionOptions extends ValkeyServerOptions {
   readonly endedAfterMs: () => number;
   /** Called when nodes have joined or left. A new one is granted nothing until this one is heard again. */
   readonly onMembershipChanged?: (() => void) | undefined;
-  /** The `calendar` that STOCKS_LUA describes. */
-  readonly calendar: () => readonly [aheadMs: number, zoneMs: number];
+  readonly calendar: () => CalendarHead;
 }
 
 export interface PartitionReply {
@@ -92,29 +99,6 @@ export interface PartitionReply {
   readonly nowMs: number;
   readonly replies: readonly LeaseReply[];
 }
-
-/** The items of PromisedTerm, as scripts take them. */
-type Term = readonly [term: number, server: string];
-/** The reply of either script below if it wants a term promised first: `#inTerm` does so and sends again. */
-type WantsTerm = readonly [status: 'term', nowMs: number, epoch: string, unused: unknown, wanted: Term];
-/** Any other reply of ENTER_SCRIPT, whose comment explains the statuses. */
-type Entered =
-  | readonly [status: 'ok', nowMs: number, epoch: string, hostReported: boolean, toFree: readonly string[]]
-  | readonly [status: 'evicts', nowMs: number, policy: string]
-  /** `place`: of a node of a former version that still runs. */
-  | readonly [status: 'former', nowMs: number, place: string]
-  | readonly [status: 'parted', nowMs: number, place: string, unused: unknown, partitions: number];
-/** Any other reply of EXCHANGE_SCRIPT, whose comment explains the statuses. */
-type Exchanged = readonly [
-  status: 'ok' | RefusedStatus,
-  nowMs: number,
-  epoch: string,
-  waitMs: number,
-  /** Replies; in a quarantine or check some of the places that are awaited. */
-  details?: readonly unknown[],
-  /** The version of the list of nodes; not with every status. */
-  places?: number,
-];
 
 export class ValkeyPartition {
   readonly #options: PartitionOptions;
@@ -125,8 +109,8 @@ export class ValkeyPartition {
   /** How many pages the node reported when it last entered: REPORTED_SCRIPT compares the number. */
   #pages = 0;
   #promised: PromisedTerm; // the last term that this place has promised, as it is on disk
-  /** The node's mark: the last exchange whose reply came, and its server. Sequence 0: none in this life. */
-  #heard = { sequence: 0, server: '', atMs: 0 };
+  #heard: Mark = { sequence: 0, server: '' };
+  #heardMs = 0; // when the reply of `#heard` came (monotonic)
   readonly #serverClock = new ServerClock();
   readonly #held = new HeldLeases(); // what the node holds of the scopes of this partition
 
@@ -145,23 +129,29 @@ export class ValkeyPartition {
    */
   async enter(): Promise<number> {
     const { incarnation, equalShares, hasShare, clock, partitions } = this.#options;
-    const { timeInsteadMs } = this.#server;
+    const { epoch: remembered, places } = this.#remembered;
     const newEpoch = randomBytes(16).toString('hex');
-    const { epoch: rememberedEpoch, places } = this.#remembered;
-    const { sequence, server, atMs } = this.#heard;
-    // How many shares there are, or 0 if this node has none: so much the server holds back while this node is
-    // silent. (An exchange says how many there are, always: see `held_back` in valkey-scripts.ts.)
-    const args = [incarnation, timeInsteadMs, rememberedEpoch, newEpoch, hasShare ? equalShares : 0, places];
-    const entered = await this.#inTerm<Entered>((promised) => {
-      const ageMs = Math.max(0, Math.floor(clock.monotonicMs() - atMs));
-      return this.#server.run(ENTER_SCRIPT, [...args, [sequence, server, ageMs], promised, partitions]);
+    const entered = await this.#inTerm((promised) => {
+      const agoMs = Math.max(0, Math.floor(clock.monotonicMs() - this.#heardMs));
+      const heard = { ...this.#heard, agoMs };
+      const shares = hasShare ? equalShares : 0;
+      const head = {
+        incarnation,
+        remembered,
+        places,
+        newEpoch,
+        equalShares: shares,
+        heard,
+        promised,
+        partitions,
+      };
+      return this.#server.run(ENTER_SCRIPT, head);
     });
-    if (entered[0] !== 'ok') throw notEntered(entered, partitions);
-    const [, nowMs, epoch, hostReported, toFree] = entered;
-    // Scopes of which earlier lives of the place hold something; none once these are freed.
+    if (entered.status !== 'ok') throw notEntered(entered, partitions);
+    const { nowMs, epoch, hostReported, toFree } = entered;
     if (toFree.length > 0) await this.#freeFormer(toFree);
     let pages = 0;
-    if (epoch !== rememberedEpoch) pages += await this.#reportHeld();
+    if (epoch !== remembered) pages += await this.#reportHeld();
     if (!hostReported) pages += await this.#reportSpent();
     await this.#finish(epoch, pages);
     return nowMs;
@@ -171,33 +161,50 @@ export class ValkeyPartition {
   async exchange(sequence: number, asks: readonly LeaseAsk[]): Promise<PartitionReply> {
     // Recorded without a reply before the asks are sent: if the reply is lost, its grants are not used.
     for (const ask of asks) this.#held.record(ask, undefined);
-    const { storeDamage, clock } = this.#options;
+    const { storeDamage, clock, incarnation, equalShares, nodeExpiryMs, calendar, endedAfterMs } =
+      this.#options;
     const sentMs = clock.monotonicMs();
-    const leastServerMs = this.#serverClock.leastAt(sentMs);
+    const sentAtMs = this.#serverClock.leastAt(sentMs);
     const encoded = asks.map((ask) => storeDamage.read(ask.scope, () => this.#encode(ask)));
     // An ask whose scope has a damaged record in the store is not sent: `encoded` is undefined.
     const scopes = asks.flatMap(({ scope }, index) => (encoded[index] === undefined ? [] : [scope]));
     const rows = encoded.filter((row) => row !== undefined);
-    const [status, nowMs, epoch, waitMs, details = [], places] = await this.#inTerm<Exchanged>((promised) =>
-      this.#server.run(EXCHANGE_SCRIPT, this.#exchangeHead(sequence, leastServerMs, promised), scopes, rows),
-    );
+    const exchanged = await this.#inTerm((promised) => {
+      const head = {
+        incarnation,
+        sequence,
+        sentAtMs,
+        equalShares,
+        expiryMs: nodeExpiryMs,
+        endedAfterMs: endedAfterMs(),
+        heard: this.#heard,
+        promised,
+        ...calendar(),
+      };
+      return this.#server.run(EXCHANGE_SCRIPT, head, scopes, rows);
+    });
+    const { nowMs } = exchanged;
     const reading = { serverMs: nowMs, sentMs, receivedMs: clock.monotonicMs() };
-    const wasSetForward = this.#serverClock.wasSetForward(reading);
-    if (status !== 'ok' && LOSSES.has(status)) this.#serverClock.forget();
-    if (status === 'aged' && !wasSetForward)
-      throw new CoordinatorLost('deadline', 'an exchange came to the server too late to be carried out');
-    // Has the server grant nothing for a window. Then `lossOf` below rejects, as it does after `enter`.
-    if (status === 'aged') await this.#server.carryOut(DISTRUST_SCRIPT, [this.#server.timeInsteadMs]);
-    if (status === 'report') await this.enter();
-    if (status !== 'ok') throw lossOf(status, waitMs, details as readonly string[]);
+    if (exchanged.status !== 'ok') {
+      const { status, waitMs, awaited } = exchanged;
+      const wasSetForward = this.#serverClock.wasSetForward(reading);
+      if (LOSSES.has(status)) this.#serverClock.forget();
+      if (status === 'aged' && !wasSetForward)
+        throw new CoordinatorLost('deadline', 'an exchange came to the server too late to be carried out');
+      // Has the server grant nothing for a window. Then `lossOf` below rejects, as it does after `enter`.
+      if (status === 'aged') await this.#server.carryOut(DISTRUST_SCRIPT, {});
+      if (status === 'report') await this.enter();
+      throw lossOf(status, waitMs, awaited);
+    }
     // A server carries out only an exchange that promises its own term, so it is the server of the promise.
-    this.#heard = { sequence, server: this.#promised.server, atMs: reading.receivedMs };
+    this.#heard = { sequence, server: this.#promised.server };
+    this.#heardMs = reading.receivedMs;
     this.#serverClock.record(reading);
-    if (places !== this.#membershipVersion) {
-      await this.#finish(epoch, this.#pages);
+    if (exchanged.places !== this.#membershipVersion) {
+      await this.#finish(exchanged.epoch, this.#pages);
       this.#options.onMembershipChanged?.();
     }
-    const rawReplies = (details as readonly (RawReply | string)[]).values();
+    const rawReplies = exchanged.replies.values();
     const replies = asks.map((ask, index) => {
       if (encoded[index] === undefined) return unknownReply(ask, nowMs);
       // There is a reply to each ask that was sent, in this order. A text says that a row is damaged.
@@ -213,19 +220,10 @@ export class ValkeyPartition {
     return { nowMs, replies };
   }
 
-  /** ARGV[3] of EXCHANGE_SCRIPT, whose comment names the items. */
-  #exchangeHead(sequence: number, sentAtMs: number, promised: Term): unknown[] {
-    const { incarnation, equalShares, nodeExpiryMs, calendar, endedAfterMs } = this.#options;
-    const heard = [this.#heard.sequence, this.#heard.server];
-    const args = [incarnation, sequence, sentAtMs, this.#server.timeInsteadMs, equalShares, nodeExpiryMs];
-    return [...args, heard, promised, calendar(), endedAfterMs()];
-  }
-
   /** See Coordinator.view. Resolves with the views by scope, without scopes of which a row is damaged. */
   async view(scopes: readonly string[], slots: readonly number[]): Promise<Map<string, ScopeView>> {
     if (scopes.length === 0) return new Map();
-    const reply = await this.#server.run(VIEW_SCRIPT, [this.#server.timeInsteadMs, slots], scopes);
-    const rawViews = reply as (RawView | string)[];
+    const rawViews = await this.#server.run(VIEW_SCRIPT, { slots }, scopes);
     const { accounting, storeDamage } = this.#options;
     const views = new Map<string, ScopeView>();
     scopes.forEach((scope, index) => {
@@ -241,7 +239,7 @@ export class ValkeyPartition {
     return views;
   }
 
-  #encode(ask: LeaseAsk): readonly unknown[] {
+  #encode(ask: LeaseAsk): RawAsk {
     const { accounting } = this.#options;
     const { scope, stocks: { balance } = {} } = ask;
     if (balance === undefined) return encodeAsk(ask, undefined, undefined, accounting.inheritedOf?.(scope));
@@ -259,22 +257,22 @@ export class ValkeyPartition {
    */
   async leave(): Promise<void> {
     await this.#freeFormer([]);
-    if (!(await this.#server.carryOut(LEAVE_SCRIPT, [this.#options.incarnation, true])))
-      throw lossOf('unknown');
+    const { incarnation } = this.#options;
+    if (!(await this.#server.carryOut(LEAVE_SCRIPT, { incarnation, staysIfAwaited: true })))
+      throw unknownNode();
   }
 
   /** Calls `send`, and again if the server wants another term to be promised first. */
-  async #inTerm<Reply extends Entered | Exchanged>(
-    send: (promised: Term) => Promise<unknown>,
-  ): Promise<Reply> {
+  async #inTerm<Reply extends { readonly status: string }>(
+    send: (promised: PromisedTerm) => Promise<Reply | WantsTerm>,
+  ): Promise<Exclude<Reply, WantsTerm>> {
     for (let tries = 0; tries < SENDS_MAX; tries++) {
-      const reply = (await send([this.#promised.term, this.#promised.server])) as Reply | WantsTerm;
-      if (!wantsTerm(reply)) return reply;
-      const [term, server] = reply[4];
+      const reply = await send(this.#promised);
+      if (!wantsTerm(reply)) return reply as Exclude<Reply, WantsTerm>;
       // A place promises each term to one server only.
-      if (term <= this.#promised.term) break;
+      if (reply.wanted.term <= this.#promised.term) break;
       const { memory, place, partition } = this.#options;
-      this.#promised = onDisk(() => memory.promiseTerm(place, partition, { term, server }));
+      this.#promised = onDisk(() => memory.promiseTerm(place, partition, reply.wanted));
     }
     throw new CoordinatorLost('failing', 'several servers take themselves for the master');
   }
@@ -283,7 +281,7 @@ export class ValkeyPartition {
   async #freeFormer(firstPage: readonly string[]): Promise<void> {
     const { incarnation } = this.#options;
     if (!(await this.#server.free(incarnation, firstPage, (scope) => this.#spentRow(scope))))
-      throw lossOf('unknown');
+      throw unknownNode();
   }
 
   /** Reports what this node holds; returns how many pages it sent. */
@@ -297,7 +295,7 @@ export class ValkeyPartition {
     const { accounting, isMine } = this.#options;
     return this.#report(accounting.accounts(), (scope) => {
       const spent = isMine(scope) && this.#spentRow(scope);
-      return spent === false ? undefined : [scope, [], false, spent];
+      return spent === false ? undefined : { scope, stocks: [], money: false, spent };
     });
   }
 
@@ -307,8 +305,11 @@ export class ValkeyPartition {
   }
 
   /** Reports the scopes for which `rowOf` returns a row; returns how many pages it sent. */
-  async #report(scopes: Iterable<string>, rowOf: (scope: string) => unknown[] | undefined): Promise<number> {
-    const rows: unknown[][] = [];
+  async #report(
+    scopes: Iterable<string>,
+    rowOf: (scope: string) => ReportedRow | undefined,
+  ): Promise<number> {
+    const rows: ReportedRow[] = [];
     let pages = 0;
     for (const scope of scopes) {
       const row = rowOf(scope);
@@ -323,54 +324,24 @@ export class ValkeyPartition {
     return pages + 1;
   }
 
-  async #reportPage(rows: readonly unknown[][]): Promise<void> {
+  async #reportPage(rows: readonly ReportedRow[]): Promise<void> {
     const { incarnation, calendar } = this.#options;
-    const scopes = rows.map(([scope]) => scope as string);
-    const head = [incarnation, this.#server.timeInsteadMs, calendar()];
-    if (!(await this.#server.carryOut(REPORT_SCRIPT, head, scopes, rows))) throw lossOf('unknown');
+    const scopes = rows.map(({ scope }) => scope);
+    const head = { incarnation, ...calendar() };
+    if (!(await this.#server.carryOut(REPORT_SCRIPT, head, scopes, rows))) throw unknownNode();
   }
 
   /** Tells the server how many pages reported all of this epoch. Writes the list of nodes to disk. */
   async #finish(epoch: string, pages: number): Promise<void> {
     this.#pages = pages;
-    const reply = await this.#server.run(REPORTED_SCRIPT, [this.#options.incarnation, epoch, pages]);
-    if (!Array.isArray(reply)) throw lossOf('unknown');
-    const [version, places] = reply as [number, string[]];
-    const { memory, partition } = this.#options;
+    const { memory, partition, incarnation } = this.#options;
+    const reply = await this.#server.run(REPORTED_SCRIPT, { incarnation, epoch, pages });
+    if (reply === false) throw unknownNode();
+    const { version, places } = reply;
     onDisk(() => memory.set(partition, { epoch, places }));
     this.#remembered = { epoch, places };
     this.#membershipVersion = version;
   }
-}
-
-/** Why the server does not let the node in. */
-function notEntered(
-  entered: Exclude<Entered, readonly ['ok', ...unknown[]]>,
-  partitions: number,
-): CoordinatorLost {
-  switch (entered[0]) {
-    case 'evicts':
-      return new CoordinatorLost(
-        'failing',
-        `the server evicts keys (maxmemory-policy ${entered[2]}), want noeviction: ` +
-          'what is evicted would be given twice',
-      );
-    case 'former':
-      return new CoordinatorLost(
-        'failing',
-        `${entered[2]} (host:process) is of another version and still uses the server: stop all its gateways first`,
-      );
-    case 'parted':
-      return new CoordinatorLost(
-        'failing',
-        `${entered[2]} (host:process) has sharing.partitions ${entered[4]}, and this host ${partitions}: ` +
-          'want the same on all hosts',
-      );
-  }
-}
-
-function wantsTerm(reply: Entered | Exchanged | WantsTerm): reply is WantsTerm {
-  return reply[0] === 'term';
 }
 
 /** Turns a failed write into a CoordinatorLost: while the disk is full, nothing is leased and calls go on. */
@@ -383,12 +354,13 @@ function onDisk<Result>(write: () => Result): Result {
   }
 }
 
-/** The row of a scope in ARGV[4] of REPORT_SCRIPT. */
-function heldRow(scope: string, held: HeldScope, spent: SpentRow): unknown[] {
-  const counted = countedOf(held).map(([name, { period, used, unused, seen }]) => [
-    STOCK_CODES[name],
+function heldRow(scope: string, held: HeldScope, spent: SpentRow): ReportedRow {
+  const stocks = countedOf(held).map(([name, { period, used, unused, seen }]) => ({
+    code: STOCK_CODES[name],
     period,
-    ...[used, unused, seen].map(Number),
-  ]);
-  return [scope, counted, held.balance !== undefined && moneyPair(held.balance.unused), spent];
+    used: Number(used),
+    unused: Number(unused),
+    seen: Number(seen),
+  }));
+  return { scope, stocks, money: held.balance !== undefined && moneyPair(held.balance.unused), spent };
 }

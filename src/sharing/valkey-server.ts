@@ -2,13 +2,14 @@
  * Runs scripts at the server of sharing, in the name of a place (host:slot) in one partition, and frees what
  * ended lives of that place hold. valkey-partition.ts and host-directory.ts make a ValkeyServer. Main thread.
  *
- * Must hold: scripts read KEYS and ARGV in the order in which `run` sends them, as valkey-lua.ts describes
- * them (test/unit/sharing/valkey-coordinator.test.ts). Work counts as done only if the script said so: what
+ * Must hold: LUA_PRELUDE (valkey-lua.ts) takes KEYS and ARGV in the order in which `run` sends them
+ * (test/unit/sharing/valkey-coordinator.test.ts). Work counts as done only if the script said so: what
  * counts as freed or reported and is not would be lost to all nodes, or granted twice.
  */
 import { CoordinatorLost } from './coordinator.js';
-import { asLoss, type ValkeyClient, type ValkeyScript } from './valkey-client.js';
+import { asLoss, type ValkeyClient } from './valkey-client.js';
 import { coordinatorKeys, packed, type SpentRow, unpacked } from './valkey-codec.js';
+import type { NodeScript } from './valkey-lua.js';
 import { FREE_SCRIPT } from './valkey-scripts.js';
 
 /** Ends the loop of `free`: so many pages of PAGE_SCOPES scopes are more scopes than a process can have. */
@@ -33,30 +34,26 @@ export class ValkeyServer {
     this.keys = coordinatorKeys(options.namespace, options.partition);
   }
 
-  /** The time that scripts use; 0 stands for the server's own. */
-  get timeInsteadMs(): number {
-    return this.#options.timeInsteadMs?.() ?? 0;
-  }
-
   /**
    * Runs a script in one round trip. KEYS are the keys of the partition and the place, then two of each
-   * scope. `args` and `rows` become ARGV[3] and ARGV[4], each packed into one argument; the comment of the
-   * script says what is in them. Resolves with the unpacked reply; rejects with CoordinatorLost.
+   * scope. `head` and `rows` are packed. `head` gets `timeMs`, which `now_ms` of LUA_PRELUDE takes. Resolves
+   * with the unpacked reply, which is not checked; rejects with CoordinatorLost.
    */
-  async run(
-    script: ValkeyScript,
-    args: readonly unknown[],
+  async run<Head extends object, Row, Reply>(
+    script: NodeScript<Head, Row, Reply>,
+    head: Head,
     scopes: readonly string[] = [],
-    rows: readonly unknown[] = [],
-  ): Promise<unknown> {
-    const { client, place, host } = this.#options;
+    rows: readonly Row[] = [],
+  ): Promise<Reply> {
+    const { client, place, host, timeInsteadMs } = this.#options;
     const { meta, nodes, awaited, heldBy, of } = this.keys;
     const keys = [meta, nodes, awaited, heldBy(place), ...scopes.flatMap((scope) => of(scope))];
-    const argv = [place, host, packed(args), packed(rows)];
+    const timeMs = timeInsteadMs?.() ?? 0;
+    const argv = [place, host, packed({ ...head, timeMs }), packed(rows)];
     try {
       const reply = await client.run(script, keys, argv, { binary: true });
       // A Buffer, because the call is binary and all these scripts return packed text.
-      return unpacked(reply as Buffer);
+      return unpacked(reply as Buffer) as Reply;
     } catch (error) {
       throw asLoss(error);
     }
@@ -66,13 +63,13 @@ export class ValkeyServer {
    * As `run`, for a script that replies true when it has done its work, and false if another life has come.
    * Resolves with the reply. Any other reply is not the script's: rejects with CoordinatorLost.
    */
-  async carryOut(
-    script: ValkeyScript,
-    args: readonly unknown[],
+  async carryOut<Head extends object, Row>(
+    script: NodeScript<Head, Row, boolean>,
+    head: Head,
     scopes: readonly string[] = [],
-    rows: readonly unknown[] = [],
+    rows: readonly Row[] = [],
   ): Promise<boolean> {
-    const reply = await this.run(script, args, scopes, rows);
+    const reply = await this.run(script, head, scopes, rows);
     if (typeof reply !== 'boolean') throw oddReply(reply);
     return reply;
   }
@@ -89,8 +86,8 @@ export class ValkeyServer {
   ): Promise<boolean> {
     let page = firstPage;
     for (let pages = 0; pages < PAGES_MAX; pages++) {
-      const rows = page.map((scope) => [scope, spentOf(scope)]);
-      const nextPage = await this.run(FREE_SCRIPT, [incarnation, this.timeInsteadMs], page, rows);
+      const rows = page.map((scope) => ({ scope, spent: spentOf(scope) }));
+      const nextPage = await this.run(FREE_SCRIPT, { incarnation }, page, rows);
       if (nextPage === false) return false;
       if (!isListOfTexts(nextPage)) throw oddReply(nextPage);
       if (nextPage.length === 0) return true;

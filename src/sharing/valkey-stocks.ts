@@ -1,13 +1,21 @@
 /**
  * The Lua that grants stocks and money, and the lists of counts by tick that permits need too.
- * valkey-scripts.ts puts it after LUA_PRELUDE. The scripts run at the server; this file only makes their
- * text, on the main thread.
+ * valkey-exchange.ts and valkey-scripts.ts put it after LUA_PRELUDE. The scripts run at the server; this file
+ * only makes their text, on the main thread.
  *
  * Must hold: the arithmetic is that of granted-stock.ts and grant-policy.ts: change both together
  * (test/unit/sharing/valkey-coordinator.test.ts, random asks). All rows of a scope are read before one is
  * written, so that a damaged row leaves the others as they are (test/unit/sharing/valkey-damage.test.ts).
  * Hosts of the former version read the records too: see valkey-lua.ts.
  */
+
+/** What `period_of` takes from `head`. */
+export interface CalendarHead {
+  /** By how many ms the latest of all servers is ahead of this one. */
+  readonly aheadMs: number;
+  /** The offset of the settings' time zone. */
+  readonly zoneMs: number;
+}
 
 /**
  * Stocks are granted by state: what a node reports as used and unused replaces its record, and the grant is
@@ -47,8 +55,7 @@
  *
  * If the period of a stock is further than PERIODS_AHEAD after the server's calendar, a node's clock was
  * wrong. What was counted in that period counts in the current one (as `GrantedStock.reply` in
- * granted-stock.ts does). `calendar` of a node is [ms by which the latest of all servers is ahead of this
- * one, offset of the settings' time zone in ms].
+ * granted-stock.ts does).
  */
 export const STOCKS_LUA = `
 local PERMITS, LAST_GRANT, STOCKS = 1, 2, 3
@@ -133,7 +140,7 @@ end
 -- life, or when another node lacks it.) Else it expires when nothing of it counts any more: permits and
 -- tokens of the minute weigh no longer, and each period with counts is over. A node whose clock was ahead may
 -- have begun a period before the server does, so the number of a period says when it ends, within a day.
-local function write_scope(key, place, list, all, record, now)
+local function write_scope(key, list, all, record, now)
   local ttl, is_held = (LONG + WEIGHING + 2) * TICK, false
   for code, s in pairs(all) do
     local kind = string.sub(code, 1, 1)
@@ -151,7 +158,7 @@ local function write_scope(key, place, list, all, record, now)
 end
 -- The records p:P of a scope, by the place of each other node. The caller reads all of them before it writes
 -- one, or a damaged one would leave the scope half changed.
-local function others_of(key, place)
+local function others_of(key)
   local others, rows = {}, call('HGETALL', key)
   for i = 1, #rows, 2 do
     local who = string.match(rows[i], '^p:(.*)$')
@@ -164,10 +171,10 @@ local function others_of(key, place)
 end
 -- The number of the day or month of the stock; 0 if it has no period. Calls of a day (dc) have their day in
 -- UTC+8 whatever the settings say (ledger/day.ts), all other stocks in the time zone of the settings.
-local function period_of(code, now, calendar)
+local function period_of(code, now)
   local kind = string.sub(code, 1, 1)
   if kind ~= 'd' and kind ~= 'm' then return 0 end
-  local day = floor((now + calendar[1] + (code == 'dc' and SPECIFIED_ZONE or calendar[2])) / DAY)
+  local day = floor((now + head.aheadMs + (code == 'dc' and SPECIFIED_ZONE or head.zoneMs)) / DAY)
   if kind == 'd' then return day end
   -- Months since 1970, by Howard Hinnant's civil_from_days. Years are counted from a first of March, so that
   -- the leap day is the last of its year.
@@ -179,14 +186,14 @@ local function period_of(code, now, calendar)
 end
 -- If the period of the stock was a mistake of a clock, moves its counts to the current period: in all, in
 -- own, and in the records of all other nodes, which it writes.
-local function give_up_mistaken(key, place, all, own, code, current)
+local function give_up_mistaken(key, all, own, code, current)
   local s = all[code]
   if not s or s[PERIOD] <= current + PERIODS_AHEAD then return end
   local function move(stocks)
     if stocks[code][PERIOD] == s[PERIOD] then stocks[code][PERIOD] = current else stocks[code] = nil end
   end
   if own[code] then move(own) end
-  for who, record in pairs(others_of(key, place)) do
+  for who, record in pairs(others_of(key)) do
     if record[STOCKS][code] then
       move(record[STOCKS])
       call('HSET', key, 'p:' .. who, pack(record))
@@ -194,11 +201,11 @@ local function give_up_mistaken(key, place, all, own, code, current)
   end
   s[PERIOD] = current
 end
--- Records what the node reports of a stock and grants what it wants. Returns [granted, remaining, whether
--- others hold some, period, ms until least is free]. Changes all and own, which the caller writes.
--- current: the period by the calendar. An ask that only reports has 0 for least and most.
+-- Records what the node reports of a stock and grants what it wants: ask is a RawStockAsk. Returns a
+-- RawStockGrant. Changes all and own, which the caller writes. current: the period by the calendar. (These
+-- two and those of money are arrays: with names an exchange takes the server an eighth longer.)
 local function grant_stock(all, own, ask, now, current)
-  local code, limit, period, used, unused, least, most = unpack(ask, 1, 7)
+  local code, limit, period, used, unused, least, most = unpack(ask)
   local s, n, tick = all[code] or {0, 0, 0, 0, 0}, own[code], floor(now / TICK)
   if period > current + PERIODS_AHEAD then
     all[code] = s
@@ -249,15 +256,13 @@ end
 `;
 
 /**
- * The fields of the hash T:m:S, the money of one scope, and the ask for money as `encodeAsk` in
- * valkey-codec.ts writes it. An amount takes two items, its high and its low part (valkey-lua.ts):
+ * The fields of the hash T:m:S, the money of one scope. An amount takes two items, its high and its low part
+ * (valkey-lua.ts):
  *
  *     a    of all nodes: [1, 2] CREDITED, [3] its VERSION, [4, 5] SPENT, [6, 7] OUTSTANDING
  *     h:H  [1, 2] spent by host H, [3] the version of that amount
  *     n:P  [1, 2] outstanding of the node at P
  *     u    why it is not known what remains; absent if it is known
- *     ask  [1, 2] outstanding, [3, 4] least, [5, 6] most, [7] spent by the host, [8] credited; the last two
- *          are [high, low, version], or false if the host does not report them
  *
  * Of what hosts report as credited, and of what a host reports as spent, the newest version counts, also if
  * its amount is smaller. Version -1, of a hash without the field, is older than any.
@@ -276,11 +281,11 @@ local function read_money(key, place, host)
   assert_whole(by_host[1] + by_host[2] + by_host[3] + own[1] + own[2], place)
   return total, by_host, own, rows[3] and true or false
 end
--- Records what the ask reports and grants what it wants. Returns [granted high, low, remaining high, low,
--- whether others hold some], then whether the node now holds money, and whether it did before.
-local function grant_money(key, place, host, ask)
+-- Records what the ask reports and grants what it wants: ask is a RawMoneyAsk. Returns a RawMoneyGrant, then
+-- whether the node now holds money, and whether it did before.
+local function grant_money(key, ask)
   local total, by_host, own, had = read_money(key, place, host)
-  local out_high, out_low, least_high, least_low, most_high, most_low, spent, credited = unpack(ask, 1, 8)
+  local out_high, out_low, least_high, least_low, most_high, most_low, spent, credited = unpack(ask)
   local is_newer = spent and spent[3] > by_host[3]
   if credited and credited[3] > total[VERSION] then
     total[CREDITED], total[CREDITED + 1], total[VERSION] = credited[1], credited[2], credited[3]

@@ -17,26 +17,22 @@ import {
 import { useOf } from '#src/sharing/sharing-stats.js';
 
 void t.test('a stock of a newer version is left out, and the others are read', (t) => {
-  const view: RawView = [
-    ...[5, 2],
-    [
-      [
-        0,
-        5,
-        2,
-        1,
-        [
-          ['zz', 7],
-          ['dt', 3],
-        ],
-      ],
-    ],
-    [
+  const used = [
+    ['zz', 7],
+    ['dt', 3],
+  ] as const;
+  const view: RawView = {
+    weighing: 5,
+    unexpired: 2,
+    processes: [{ slot: 0, weighing: 5, unexpired: 2, number: 1, used }],
+    stocks: [
       ['zz', 20_000, 7, 1],
       ['dt', 20_000, 9, 4],
     ],
-    ...[0, 0, 0, 0, 0, 0],
-  ] as unknown as RawView;
+    outstanding: [0, 0],
+    spent: [0, 0],
+    reported: [0, 0],
+  };
   const decoded = decodeView('a1', view, undefined);
   t.strictSame(Object.keys(decoded.stocks), ['tokens_per_day', 'balance']);
   t.strictSame(decoded.processes[0]!.used, { tokens_per_day: 3n });

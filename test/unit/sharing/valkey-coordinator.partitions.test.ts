@@ -74,16 +74,13 @@ void t.test(
     const client = {
       command: () => Promise.resolve('PONG'),
       run: (_script: unknown, _keys: unknown, argv: readonly Uint8Array[]) => {
-        sent.push((unpacked(argv[2]!) as unknown[]).at(-2));
-        return Promise.resolve(packed(['term', 1, 'epoch', false, [5, 'former']]));
+        sent.push((unpacked(argv[2]!) as { readonly promised: unknown }).promised);
+        return Promise.resolve(packed({ status: 'term', wanted: { term: 5, server: 'former' } }));
       },
     } as unknown as ValkeyClient;
     const world = new ValkeyWorld(() => 'redis://localhost');
     const coordinator = await world.connect(identity('a'), host, { client, memory });
     await t.rejects(coordinator.join(), { code: 'authority_lost', reason: 'failing' });
-    t.same(sent, [
-      [0, ''],
-      [later.term, later.server],
-    ]);
+    t.same(sent, [{ term: 0, server: '' }, later]);
   },
 );

@@ -18,6 +18,7 @@ function serverOf(...replies: unknown[]) {
   return { server, pages };
 }
 
+const LEAVE = { incarnation: 'life', staysIfAwaited: true };
 const ODD = [null, 0, 1, '', 'OK', {}, 1.5];
 
 void t.test('an odd reply is no end of the work', async (t) => {
@@ -32,7 +33,7 @@ void t.test('an odd reply is no end of the work', async (t) => {
   for (const odd of [...ODD, []]) {
     const { server } = serverOf(odd);
     await t.rejects(
-      server.carryOut(LEAVE_SCRIPT, ['life', true]),
+      server.carryOut(LEAVE_SCRIPT, LEAVE),
       { code: 'authority_lost', reason: 'failing' },
       `to leave: ${JSON.stringify(odd)}`,
     );
@@ -43,14 +44,14 @@ void t.test('scopes are freed page by page, until none is held', async (t) => {
   const { server, pages } = serverOf(['b', 'c'], []);
   t.equal(await server.free('life', ['a'], (scope) => scope === 'c'), true);
   t.same(pages, [
-    packed([['a', false]]),
+    packed([{ scope: 'a', spent: false }]),
     packed([
-      ['b', false],
-      ['c', true],
+      { scope: 'b', spent: false },
+      { scope: 'c', spent: true },
     ]),
   ]);
   const other = serverOf(['b'], false);
   t.equal(await other.server.free('life', [], () => false), false, 'another life has come');
-  t.equal(await serverOf(true).server.carryOut(LEAVE_SCRIPT, ['life', true]), true);
-  t.equal(await serverOf(false).server.carryOut(LEAVE_SCRIPT, ['life', true]), false);
+  t.equal(await serverOf(true).server.carryOut(LEAVE_SCRIPT, LEAVE), true);
+  t.equal(await serverOf(false).server.carryOut(LEAVE_SCRIPT, LEAVE), false);
 });
