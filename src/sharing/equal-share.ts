@@ -254,7 +254,10 @@ export class EqualShare implements Coordinator {
     this.#options.onLost?.();
   }
 
-  /** Sends a heartbeat. Joins if the server has lost its data; the next request reports unreported asks. */
+  /**
+   * Sends a heartbeat. Joins if the server does not know the node, which then reports what it holds
+   * (valkey-partition.ts). The next request reports unreported asks.
+   */
   async #sendHeartbeat(): Promise<void> {
     const { coordinator, clock } = this.#options;
     this.#isHeartbeatUnderWay = true;

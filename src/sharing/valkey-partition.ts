@@ -15,6 +15,7 @@ import { errorText } from '../core/errors.js';
 import type { InheritedUse } from '../registry/key-record.js';
 import {
   CoordinatorLost,
+  entriesOf,
   type HostSpent,
   type LeaseReply,
   type LeaseAsk,
@@ -111,6 +112,8 @@ export class ValkeyPartition {
   #promised: PromisedTerm; // the last term that this place has promised, as it is on disk
   #heard: Mark = { sequence: 0, server: '' };
   #heardMs = 0; // when the reply of `#heard` came (monotonic)
+  /** Whether the server has ended this life, as when an operator has forgotten the host, since it entered. */
+  #wasEnded = false;
   readonly #serverClock = new ServerClock();
   readonly #held = new HeldLeases(); // what the node holds of the scopes of this partition
 
@@ -151,9 +154,11 @@ export class ValkeyPartition {
     const { nowMs, epoch, hostReported, toFree } = entered;
     if (toFree.length > 0) await this.#freeFormer(toFree);
     let pages = 0;
-    if (epoch !== remembered) pages += await this.#reportHeld();
+    const hasLost = epoch !== remembered;
+    if (hasLost || this.#wasEnded) pages += await this.#reportHeld({ hasLost });
     if (!hostReported) pages += await this.#reportSpent();
     await this.#finish(epoch, pages);
+    this.#wasEnded = false;
     return nowMs;
   }
 
@@ -187,6 +192,7 @@ export class ValkeyPartition {
     const reading = { serverMs: nowMs, sentMs, receivedMs: clock.monotonicMs() };
     if (exchanged.status !== 'ok') {
       const { status, waitMs, awaited } = exchanged;
+      this.#wasEnded ||= status === 'unknown';
       const wasSetForward = this.#serverClock.wasSetForward(reading);
       if (LOSSES.has(status)) this.#serverClock.forget();
       if (status === 'aged' && !wasSetForward)
@@ -284,10 +290,16 @@ export class ValkeyPartition {
       throw unknownNode();
   }
 
-  /** Reports what this node holds; returns how many pages it sent. */
-  #reportHeld(): Promise<number> {
+  /**
+   * Reports what this node holds; returns how many pages it sent. If the server has lost nothing and has ended
+   * this life, reports what that has freed: days and months still count what the life had used and held.
+   */
+  #reportHeld({ hasLost }: { readonly hasLost: boolean }): Promise<number> {
     const held = this.#held;
-    return this.#report(held.keys(), (scope) => heldRow(scope, held.of(scope), this.#spentRow(scope)));
+    return this.#report(held.keys(), (scope) => {
+      const entries = entriesOf(held.of(scope)).filter(([, { period }]) => hasLost || period === 0);
+      return heldRow(scope, Object.fromEntries(entries), this.#spentRow(scope));
+    });
   }
 
   /** Reports what the host has spent; returns how many pages it sent. */

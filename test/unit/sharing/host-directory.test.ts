@@ -105,6 +105,31 @@ void t.test(
   },
 );
 
+void t.test(
+  'a forgotten host that was only cut off says at once what it still holds',
+  NO_REDIS,
+  async (t) => {
+    const { world, directory } = await openPlace(t, 2);
+    const here = await world.connect(identity('a'));
+    const cutOff = await world.connect(identity('b'));
+    await here.join();
+    await cutOff.join();
+    for (const subject of SUBJECTS) await askMoney(cutOff, subject, 60n);
+    world.nowMs += SILENT_MS;
+    await directory.forget('b');
+    // As a heartbeat does it, which asks for nothing.
+    t.equal(await reasonOf(cutOff.exchange([])), 'unknown_node');
+    await cutOff.join();
+    for (const subject of SUBJECTS) {
+      const { money } = await askMoney(here, subject, 41n);
+      t.match(money, { granted: 0n, remaining: 40n }, 'it holds the other 60');
+    }
+    const before = await here.view(SUBJECTS);
+    await cutOff.join();
+    t.same(await here.view(SUBJECTS), before, 'to join again counts nothing twice');
+  },
+);
+
 void t.test('a host of which one process stands still is alive', NO_REDIS, async (t) => {
   const { world, directory } = await openPlace(t, 2);
   const here = await world.connect(identity('a'));
