@@ -138,6 +138,8 @@ local EXPIRY, ENDED_AFTER = 15, 16
 -- Throws unless the sum is a finite whole number: then no part of it is missing or a text.
 local function assert_whole(sum, what) assert(sum - sum == 0 and sum == floor(sum), what) end
 local function unpack_or(text, default) if text then return cmsgpack.unpack(text) end return default end
+-- Whether the server's error says that a key is of another type than the command is for.
+local function is_of_wrong_type(failure) return string.find(tostring(failure.err), 'WRONGTYPE', 1, true) ~= nil end
 -- Calls work, which reads and writes the rows of one scope. Returns true and its result, or false and why a
 -- row cannot be read: then only that scope gets no reply. Errors of Lua, such as that of a damaged row, are
 -- texts. Errors of the server are tables, and end the script (no master, no memory). Only a key of the wrong
@@ -146,12 +148,13 @@ local function attempt(work, ...)
   local ok, result = pcall(work, ...)
   if ok then return true, result end
   if type(result) ~= 'table' then return false, tostring(result) end
-  if not string.find(tostring(result.err), 'WRONGTYPE', 1, true) then error(result) end
+  if not is_of_wrong_type(result) then error(result) end
   return false, result.err
 end
 -- The server's time, or head.timeMs if that is not 0 (tests); less the skew of T:meta.
 local function now_ms()
-  local skew = tonumber(call('HGET', META, 'skew') or 0) or 0 -- state_of sees one that is damaged
+  -- 0 if it is damaged, or T:meta is no hash: state_of finds that out.
+  local skew = tonumber(redis.pcall('HGET', META, 'skew') or 0) or 0
   if head.timeMs > 0 then return head.timeMs - skew end
   local t = call('TIME')
   return t[1] * 1000 + floor(t[2] / 1000) - skew

@@ -70,21 +70,21 @@ local function begin_term(s, now, heard_term)
   for _, listed in ipairs(places) do call('SADD', AWAITED, listed) end
 end
 
--- Returns the state of the partition; nil if T:meta is empty, or damaged: then deletes it.
+-- Returns the state of the partition; nil if T:meta is empty, or damaged or no hash: then deletes it.
 -- Once in CHECK ms looks which server runs it, and writes the time: so a server that cannot write fails here.
 local function state_of(now)
-  local m = call('HMGET', META, 'epoch', 'run', 'checked', 'until', 'lost', 'places', 'term', 'checking',
+  local m = redis.pcall('HMGET', META, 'epoch', 'run', 'checked', 'until', 'lost', 'places', 'term', 'checking',
     'grown', 'born', 'witnessed', 'ahead', 'skew')
-  if not m[1] then return nil end
+  if m.err and not is_of_wrong_type(m) then error(m) end
+  if not (m[1] or m.err) then return nil end
+  local is_damaged = m.err
   -- From the third on they are numbers; from the sixth on they may be absent, as in an earlier version.
-  for field = 3, 13 do
-    local is_number = m[field] and tonumber(m[field]) or (not m[field] and field > 5)
-    if not is_number then
-      -- As docs/sharing.md mends it by hand: the list of nodes goes too, the rows of scopes stay.
-      redis.log(redis.LOG_WARNING, 'tollgate: ' .. META .. ' is damaged, and counts as lost')
-      call('DEL', META, NODES)
-      return nil
-    end
+  for field = 3, 13 do is_damaged = is_damaged or not tonumber(m[field] or (field > 5 and 0)) end
+  if is_damaged then
+    -- As docs/sharing.md mends it by hand: the list of nodes goes too, the rows of scopes stay.
+    redis.log(redis.LOG_WARNING, 'tollgate: ' .. META .. ' is damaged, and counts as lost')
+    call('DEL', META, NODES)
+    return nil
   end
   local s = {epoch = m[1], run = m[2], till = tonumber(m[4]), lost = tonumber(m[5]),
     places = tonumber(m[6] or 0), term = tonumber(m[7] or 0), checking = tonumber(m[8] or 0),

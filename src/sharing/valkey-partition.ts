@@ -291,8 +291,9 @@ export class ValkeyPartition {
   }
 
   /**
-   * Reports what this node holds; returns how many pages it sent. If the server has lost nothing and has ended
-   * this life, reports what that has freed: days and months still count what the life had used and held.
+   * Reports what this node holds; returns how many pages it sent. If the server has lost nothing and has
+   * ended this life, reports what that has freed: days and months still count what the life had used and
+   * held.
    */
   #reportHeld({ hasLost }: { readonly hasLost: boolean }): Promise<number> {
     const held = this.#held;

@@ -289,7 +289,7 @@ void t.test('a record of a node without its marks', NO_REDIS, async (t) => {
 void t.test('what a partition says of itself', NO_REDIS, async (t) => {
   const server = await startRedis(t);
   const keys = coordinatorKeys(NAMESPACE, 0);
-  for (const field of ['until', 'checked', 'lost', 'places', 'term', 'skew']) {
+  for (const field of ['until', 'checked', 'lost', 'places', 'term', 'skew', 'another type']) {
     await t.test(field, async (t) => {
       await server.command('FLUSHALL');
       const world = new ValkeyWorld(() => server.url);
@@ -298,7 +298,8 @@ void t.test('what a partition says of itself', NO_REDIS, async (t) => {
       const [a, b] = await Promise.all([world.connect(identity('a')), world.connect(identity('b'))]);
       for (const node of [a, b]) await node.join();
       await exchangePlain(a, [ask(GOOD)]);
-      await server.command('HSET', keys.meta, field, 'x');
+      if (field === 'another type') await server.command('SET', keys.meta, 'x');
+      else await server.command('HSET', keys.meta, field, 'x');
       for (const node of [a, b]) {
         await t.rejects(exchangePlain(node, []), lossOf('unknown_node'));
         await node.join();
