@@ -43,11 +43,6 @@ type BucketState = readonly [tick: number, granted: readonly (readonly [node: st
 export class MinuteBuckets {
   /** Permits that were granted and not given back, by the tick in which they expire, then by node. */
   readonly #buckets = new Map<number, Map<string, number>>();
-  /**
-   * The last grant to each node, whose reply may be lost. LMDB loses none, so `state` lacks it; the tests'
-   * coordinator in memory needs it to reply as the scripts do.
-   */
-  readonly #lastGrants = new Map<string, GrantedPermits & { readonly number: number }>();
   readonly #numbers = new Map<string, number>();
 
   /** The number of each node's last ask (AskOrder), by node. */
@@ -86,9 +81,9 @@ export class MinuteBuckets {
   }
 
   /**
-   * Takes back what `ask` returns and moves what it names as used. If the order of the ask says that the node
-   * has not heard of the last grant, takes back that grant instead. Then grants what the ask wants of what
-   * remains of the limit.
+   * Takes back what `ask` returns and moves what it names as used. Then grants what the ask wants of what
+   * remains of the limit. No reply is lost here, so the order of the ask says nothing. (Only the scripts go
+   * by it, and test/support/memory-coordinator.ts.)
    */
   reply(node: string, ask: MinuteAsk, nowMs: number): MinuteGrant {
     const { limit } = ask;
@@ -96,31 +91,22 @@ export class MinuteBuckets {
     for (const tick of this.#buckets.keys()) {
       if (tick + WEIGHING_TICKS < nowTick) this.#buckets.delete(tick);
     }
-    const lastGrant = this.#lastGrants.get(node);
-    if (lastGrant !== undefined && ask.order !== undefined && lastGrant.number > ask.order.heardNumber) {
-      // `returned` and `used` are recorded already: this ask repeats those of the ask whose reply was lost.
-      this.#takeBack(node, lastGrant);
-    } else {
-      for (const permits of ask.returned) this.#takeBack(node, permits);
-      for (const permits of ask.used ?? []) {
-        // Used permits weigh as if granted now with the shortest validity, unless they expire sooner.
-        const usedTick = nowTick + SHORT_TICKS;
-        if (permits.tick > usedTick) this.#put(node, usedTick, this.#takeBack(node, permits));
-      }
+    for (const permits of ask.returned) this.#takeBack(node, permits);
+    for (const permits of ask.used ?? []) {
+      // Used permits weigh as if granted now with the shortest validity, unless they expire sooner.
+      const usedTick = nowTick + SHORT_TICKS;
+      if (permits.tick > usedTick) this.#put(node, usedTick, this.#takeBack(node, permits));
     }
     const weighedBefore = this.view(nowMs).weighing;
     const granted = grantedOf(limit - weighedBefore, ask);
     const weighing = weighedBefore + granted;
     const tick = expiryTickOf(nowTick, weighing, limit, ask);
     this.#put(node, tick, granted);
-    if (ask.order !== undefined) {
-      this.#lastGrants.set(node, { number: ask.order.number, tick, count: granted });
-      this.#numbers.set(node, ask.order.number);
-    }
+    if (ask.order !== undefined) this.#numbers.set(node, ask.order.number);
     return {
       granted,
       remaining: Math.max(0, limit - weighing),
-      heldByOthers: this.#isHeldByOthers(node, nowTick),
+      heldByOthers: this.view(nowMs).unexpired > this.view(nowMs, node).unexpired,
       tick,
       validMs: (tick + 1) * GRANT_TICK_MS - nowMs,
       freeInMs: this.#freeInMs(weighing, limit, nowMs),
@@ -129,7 +115,6 @@ export class MinuteBuckets {
 
   /** Called when the node's life has ended. Its permits stay counted, because they may have been used. */
   forget(node: string): void {
-    this.#lastGrants.delete(node);
     this.#numbers.delete(node);
     for (const bucket of this.#buckets.values()) {
       const count = bucket.get(node) ?? 0;
@@ -162,14 +147,6 @@ export class MinuteBuckets {
       if (stillWeighing < limit) return (tick + WEIGHING_TICKS + 1) * GRANT_TICK_MS - nowMs;
     }
     return 0;
-  }
-
-  #isHeldByOthers(node: string, nowTick: number): boolean {
-    for (const [tick, bucket] of this.#buckets) {
-      if (tick < nowTick) continue;
-      for (const [holder, count] of bucket) if (holder !== node && count > 0) return true;
-    }
-    return false;
   }
 }
 

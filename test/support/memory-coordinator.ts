@@ -11,10 +11,12 @@ import {
   EXCHANGE_ASKS_MAX,
   type Coordinator,
   type ExchangeReply,
+  type GrantedPermits,
   type HostSpent,
   type LeaseAsk,
   type NodeIdentity,
   periodAt,
+  type PeriodOf,
   placeOf,
   type ScopeView,
   unknownNode,
@@ -24,6 +26,8 @@ import { type AccountMoney, NO_MONEY, ScopeGrants } from '#src/sharing/scope-gra
 interface JoinedNode {
   incarnation: string;
   sequence: number;
+  /** By scope: the last grant of permits, whose reply may be lost. */
+  readonly lastGrants: Map<string, GrantedPermits & { readonly number: number }>;
 }
 
 /** What all nodes share; `connect` makes a node's end. */
@@ -99,7 +103,7 @@ export class MemoryCoordinator {
     const place = placeOf(node);
     if (this.#nodes.get(place)?.incarnation !== node.incarnation) {
       this.#forget(node);
-      this.#nodes.set(place, { incarnation: node.incarnation, sequence: 0 });
+      this.#nodes.set(place, { incarnation: node.incarnation, sequence: 0, lastGrants: new Map() });
     }
     return this.#clock.wallMs();
   }
@@ -116,9 +120,16 @@ export class MemoryCoordinator {
     const place = placeOf(node);
     return {
       wallMs,
-      replies: asks.map((ask) =>
-        this.#scopeOf(ask.scope).reply(place, ask, nowMs, (name) => periodAt(name, this.#calendar, wallMs)),
-      ),
+      replies: asks.map((ask) => {
+        const periodOf: PeriodOf = (name) => periodAt(name, this.#calendar, wallMs);
+        const reply = this.#scopeOf(ask.scope).reply(place, asHeard(ask, joined), nowMs, periodOf);
+        const { order } = ask.minute ?? {};
+        if (order !== undefined) {
+          const { tick, granted: count } = reply.minute!;
+          joined.lastGrants.set(ask.scope, { number: order.number, tick, count });
+        }
+        return reply;
+      }),
     };
   }
 
@@ -150,4 +161,16 @@ export class MemoryCoordinator {
     }
     return grants;
   }
+}
+
+/**
+ * The ask of a node that has not heard of its last grant: it returns that grant. What it returns and names as
+ * used is recorded already, as it repeats the ask whose reply was lost.
+ */
+function asHeard(ask: LeaseAsk, { lastGrants }: JoinedNode): LeaseAsk {
+  const { minute, scope } = ask;
+  const last = lastGrants.get(scope);
+  if (last === undefined || minute?.order === undefined || last.number <= minute.order.heardNumber)
+    return ask;
+  return { ...ask, minute: { ...minute, returned: [last], used: [] } };
 }
