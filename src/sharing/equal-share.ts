@@ -37,9 +37,8 @@ import {
 } from './coordinator.js';
 import type { FallbackCoordinator } from './fallback-coordinator.js';
 import { type LeaseTimers, SYSTEM_TIMERS } from './lease-timers.js';
-import { permitsOfShare, replyAlone, withoutLocalPermits } from './replies-alone.js';
+import { permitsOfShare, replyAlone, UnreportedAsks, withoutLocalPermits } from './replies-alone.js';
 import { MinuteBuckets } from './scope-grants.js';
-import { UnreportedAsks } from './unreported-asks.js';
 import { wasNotSent } from './valkey-client.js';
 import { QUARANTINE_MS, SILENT_MS } from './valkey-lua.js';
 

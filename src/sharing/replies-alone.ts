@@ -1,18 +1,22 @@
 /**
- * Makes the replies of a node that is cut off to the asks of its own calls, and divides the permits that
- * later asks return: those of the server, of the node's share, of the fallback quota. equal-share.ts alone
- * uses it. Pure. Further test: test/unit/sharing/equal-share.test.ts.
+ * Makes the replies of a node that is cut off to the asks of its own calls, divides the permits that later
+ * asks return (those of the server, of the node's share, of the fallback quota), and keeps what was granted
+ * until the node has reported it. equal-share.ts alone uses it. Main thread. Further test:
+ * test/unit/sharing/equal-share.test.ts.
  *
  * Must hold: the server never gets a permit that it has not granted to this node, and the share gets back
- * its own alone. So permits that the node grants to itself have ticks below 0.
+ * its own alone. So permits that the node grants to itself have ticks below 0. What was granted of stocks
+ * stays here until the server has replied to an ask with it; otherwise the server grants it to others.
  */
 import {
+  EXCHANGE_ASKS_MAX,
   type GrantedPermits,
   type LeaseAsk,
   type LeaseReply,
   mapStocks,
   type MinuteAsk,
   type MinuteGrant,
+  type StockAsk,
   type StockGrant,
 } from './coordinator.js';
 import type { FallbackGrant } from './fallback-quota.js';
@@ -77,4 +81,39 @@ function minuteAlone(
     return { ...shareGrant, tick: mirrored(shareGrant.tick), heldByOthers: false };
   const { count, validMs } = fallbackGrant ?? { count: 0, validMs: forMs };
   return { remaining: 0, heldByOthers: true, granted: count, tick: FALLBACK_TICK, validMs, freeInMs: 0 };
+}
+
+/**
+ * What a node that is cut off holds of stocks, to be reported before anything else: the newest ask of each
+ * scope, with what was granted to it. Bounded by the scopes of the ledger. Permits are not kept: those of the
+ * share the server holds back, and those of the fallback quota it has on record at another node.
+ */
+export class UnreportedAsks {
+  readonly #asks = new Map<string, LeaseAsk>();
+
+  get size(): number {
+    return this.#asks.size;
+  }
+
+  record({ scope, stocks = {} }: LeaseAsk, reply: LeaseReply): void {
+    const earlierAsks = this.#asks.get(scope)?.stocks;
+    const held = mapStocks(stocks, (ask, name): StockAsk => {
+      const granted = reply.stocks?.[name]?.granted ?? 0n;
+      const earlier = earlierAsks?.[name];
+      // The ask's later period may be a mistake of this host's clock, and nothing is held of that period.
+      if (earlier !== undefined && earlier.period < ask.period && granted === 0n) return earlier;
+      return { ...ask, unused: ask.unused + granted, least: 0n, most: 0n };
+    });
+    this.#asks.set(scope, { scope, stocks: { ...earlierAsks, ...held } });
+  }
+
+  /** The next asks to report, as many as one exchange carries. */
+  page(): LeaseAsk[] {
+    return [...this.#asks.values()].slice(0, EXCHANGE_ASKS_MAX);
+  }
+
+  /** Removes asks that the server has replied to. A newer ask that was recorded meanwhile stays. */
+  reported(page: readonly LeaseAsk[]): void {
+    for (const ask of page) if (this.#asks.get(ask.scope) === ask) this.#asks.delete(ask.scope);
+  }
 }

@@ -6,7 +6,7 @@ import {
   type LeaseReply,
   type StockAsk,
 } from '#src/sharing/coordinator.js';
-import { UnreportedAsks } from '#src/sharing/unreported-asks.js';
+import { UnreportedAsks } from '#src/sharing/replies-alone.js';
 
 const DAY = 20_000;
 
