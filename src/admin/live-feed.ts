@@ -9,14 +9,15 @@
  * The text of `now` is made once for all subscribers, that of a `span` once for those of its ring; `history`
  * is made for each subscriber. Without subscribers no text is made.
  *
- * Must hold: a subscriber misses no span, because a connection that reads too slowly is closed, and the page
- * reconnects and gets all spans. A stream ends with the console session or the token that began it. An
+ * Must hold: a subscriber misses no span: a slow one gets spans alone, and if it stays slow its connection is
+ * closed, and the page reconnects and gets all spans. So what waits for a slow reader is bounded. A stream
+ * ends with the console session or the token that began it. An
  * operator with many pages keeps out no other operator. When another gateway process of the host takes over
  * the interface, all streams end here.
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { jsonText } from '../core/json.js';
-import { sseEvent } from '../protocol/sse.js';
+import { SSE_KEEP_ALIVE, sseEvent } from '../protocol/sse.js';
 import type { AccountHistory } from '../telemetry/account-history.js';
 import { type EndedSpan, type History, HISTORY_RINGS, type RingName } from '../telemetry/history.js';
 import { RangeQuery } from './fields.js';
@@ -33,6 +34,12 @@ const IS_HEAD = false;
  * streams took no measurable CPU.
  */
 const SUBSCRIBERS_MAX = 64;
+
+/**
+ * A connection is closed if its socket has not sent all that was written at so many reads of the status in a
+ * row, in 60 s: a history of 3 MB, the longest, needs 50 KB/s.
+ */
+const BLOCKED_READS_MAX = 30;
 
 /** Gets the status and the spans that have ended since the last read. */
 export type LiveWatcher = (status: object, ended: readonly EndedSpan[]) => void;
@@ -53,8 +60,8 @@ interface Subscriber {
   readonly who: string;
   /** Whether the console session or the token that began the stream is still valid. */
   readonly stillAdmitted: () => boolean;
-  /** Whether the socket has not sent all that was written (backpressure). */
-  isBlocked: boolean;
+  /** At how many reads in a row the socket had not sent all that was written (backpressure). */
+  blockedReads: number;
 }
 
 export class LiveFeed {
@@ -82,8 +89,12 @@ export class LiveFeed {
     // The client may leave while the query is read, and then the response must not be used. The cast keeps
     // TypeScript from assuming `false` below.
     let hasLeft = false as boolean;
+    let subscriber: Subscriber | undefined;
+    // The only handler: µWS has one for each response. There is none for `onWritable`, because with one µWS
+    // would send what it keeps only at the next write.
     response.onAborted(() => {
       hasLeft = true;
+      if (subscriber !== undefined) this.#forget(subscriber);
     });
     const { range: ring = '5m' } = await readQuery(parseQuery(query, RangeQuery));
     if (hasLeft) return;
@@ -100,23 +111,16 @@ export class LiveFeed {
       send(response, error, IS_HEAD, 'keep');
       return;
     }
-    const subscriber: Subscriber = { response, ring, who, stillAdmitted, isBlocked: false };
-    // Replaces the handler above: µWS has one for each response.
-    response.onAborted(() => this.#forget(subscriber));
-    response.onWritable(() => {
-      subscriber.isBlocked = false;
-      // µWS wants true of a handler that writes nothing.
-      return true;
-    });
     const { seconds } = HISTORY_RINGS[ring];
     const spans = this.#source.history.spans(ring);
     response.cork(() => {
       response.writeHeader('content-type', 'text/event-stream');
       response.writeHeader('cache-control', 'no-store');
       response.writeHeader('x-accel-buffering', 'no');
-      subscriber.isBlocked = !response.write(sseEvent(jsonText({ range: ring, seconds, spans }), 'history'));
+      const isTaken = response.write(sseEvent(jsonText({ range: ring, seconds, spans }), 'history'));
+      subscriber = { response, ring, who, stillAdmitted, blockedReads: isTaken ? 0 : 1 };
+      this.#subscribers.add(subscriber);
     });
-    this.#subscribers.add(subscriber);
     this.#unwatch ??= this.#source.watch((status, ended) => this.#send(status, ended));
   }
 
@@ -144,11 +148,13 @@ export class LiveFeed {
         response.cork(() => response.end());
         continue;
       }
-      // A slow reader may miss `now` events. If it would miss a span, its connection is closed, and the page
-      // reconnects. µWS calls `onAborted` for a closed connection, which forgets the subscriber.
-      if (subscriber.isBlocked && spanEvent !== undefined) response.close();
-      else if (!subscriber.isBlocked)
-        response.cork(() => (subscriber.isBlocked = !response.write(nowEvent + (spanEvent ?? ''))));
+      // A comment shows whether a blocked socket has sent all by now.
+      const text = subscriber.blockedReads > 0 ? (spanEvent ?? SSE_KEEP_ALIVE) : nowEvent + (spanEvent ?? '');
+      response.cork(() => {
+        subscriber.blockedReads = response.write(text) ? 0 : subscriber.blockedReads + 1;
+      });
+      // µWS calls `onAborted` for a closed connection, which forgets the subscriber.
+      if (subscriber.blockedReads >= BLOCKED_READS_MAX) response.close();
     }
   }
 

@@ -2,7 +2,9 @@
 import { once } from 'node:events';
 import { Agent, request as httpRequest, type IncomingMessage } from 'node:http';
 import t from 'tap';
-import type { StatusStats } from '#src/telemetry/history.js';
+import type { HttpResponse } from 'uWebSockets.js';
+import { LiveFeed, type LiveWatcher } from '#src/admin/live-feed.js';
+import { type EndedSpan, History, type StatusStats } from '#src/telemetry/history.js';
 import { checkError } from '../../support/error-answer.js';
 import { TOKEN, startAdminHouse, type AdminHouse } from './support.js';
 
@@ -76,6 +78,93 @@ void t.test('history first, then what comes', async (t) => {
   stream.incoming.destroy();
   hour.incoming.destroy();
 });
+
+void t.test(
+  'a history that a socket does not take at once comes whole, without further writes',
+  async (t) => {
+    const house = await startAdminHouse(t);
+    // 150 spans of 20 models whose ids have 4 KB each: 12 MB, more than the kernel's buffers take.
+    const ids = Array.from({ length: 20 }, (_, index) => String(index).padEnd(4_096, 'x'));
+    for (let read = 0; read <= 150; read += 1) {
+      const models = ids.map((id) => ({ ...figures(read), id }));
+      house.record({ ...figures(read), models }, START + 2 * read);
+    }
+    const stream = await open(house, '', BEARER);
+    const [name, data] = await stream.next();
+    t.equal(name, 'history');
+    t.equal((data as { spans: unknown[] }).spans.length, 150);
+    stream.incoming.destroy();
+  },
+);
+
+/** A response whose socket takes only as many writes as `takes` says. */
+class SlowResponse {
+  readonly written: string[] = [];
+  takes = 0;
+  isClosed = false;
+  #onAborted = (): void => undefined;
+  onAborted(handler: () => void): void {
+    this.#onAborted = handler;
+  }
+  onWritable(handler: () => boolean): void {
+    // A third of the kernel's buffer is free; what µWS keeps is still longer.
+    this.free = handler;
+  }
+  free: () => boolean = () => true;
+  cork(act: () => void): void {
+    act();
+  }
+  readonly writeHeader = (): void => undefined;
+  write(text: string): boolean {
+    this.written.push(text);
+    this.takes -= 1;
+    return this.takes >= 0;
+  }
+  close(): void {
+    this.isClosed = true;
+    this.#onAborted();
+  }
+}
+
+void t.test(
+  'a slow reader gets spans, and no status until it has what was written; then it is closed',
+  async (t) => {
+    const watchers = new Set<LiveWatcher>();
+    const feed = new LiveFeed({
+      history: new History(),
+      watch: (watcher) => {
+        watchers.add(watcher);
+        return () => watchers.delete(watcher);
+      },
+    });
+    const response = new SlowResponse();
+    await feed.subscribe(response as unknown as HttpResponse, '', 'ann', () => true);
+    const ended: EndedSpan[] = [{ ring: '5m', span: { start: START, in_flight: 0 } }];
+    const kindsAfter = (spans: readonly EndedSpan[]): string => {
+      response.free();
+      const before = response.written.length;
+      for (const watcher of watchers) watcher({ much: 'x' }, spans);
+      return response.written
+        .slice(before)
+        .join('')
+        .replaceAll(/(?:event: (\w+)\n.*|: keep-alive)\n\n/g, (_, kind) => `${kind ?? 'comment'} `);
+    };
+    t.equal(kindsAfter([]), 'comment ');
+    t.equal(kindsAfter(ended), 'span ');
+    response.takes = 2;
+    t.equal(kindsAfter([]), 'comment ', 'it has taken all');
+    t.equal(kindsAfter(ended), 'now span ');
+    let reads = 0;
+    for (; !response.isClosed && reads < 100; reads += 1) kindsAfter(ended);
+    t.equal(
+      response.written.filter((text) => text.includes('event: now')).length,
+      2,
+      'no status more than the failed one',
+    );
+    t.equal(reads, 30);
+    t.equal(watchers.size, 0);
+  },
+);
 
 void t.test('who may not, and a range that there is not', async (t) => {
   const house = await startAdminHouse(t);
