@@ -8,64 +8,20 @@
  * and the fields. A full ring drops and counts records, and never delays a call. Charges go through the
  * journal, which loses none.
  *
- * Must hold: the constants below repeat these tables, without a gap or an overlap (call-ring-layout.test.ts),
- * and writers and readers follow them (test/unit/telemetry/call-ring-writer.test.ts compares what goes in and
+ * Must hold: the fields below follow each other without a gap or an overlap (call-ring-layout.test.ts), and
+ * writers and readers follow them (test/unit/telemetry/call-ring-writer.test.ts compares what goes in and
  * comes out). Add a new field here, in call-ring-writer.ts and in call-ring-reader.ts. If plain calls have
  * it, add it also in `#appendPlain` of request/recorded-call.ts and in `addPlain` of
  * call-log/block-builder.ts, which write and read them (test/unit/call-log/plain-calls.test.ts).
  *
- *     byte  bits  field of a record, after its kind and length (core/spsc-ring.ts)
- *        0    64  request      number of the request in its listener (float)
- *        8    64  endedMs      wall clock (float)
- *       16    64  prompt       tokens (float, as the two that follow)
- *       24    64  cached
- *       32    64  completion
- *       40    64  charged      pico-units, signed
- *       48    64  firstTokenMs milliseconds (float); NOTHING if no stream has begun
- *       56    64  durationMs   milliseconds (float)
- *       64    64  admittedMs   milliseconds (float); NOTHING if the call was not admitted
- *       72    64  balance      pico-units left at admission (float)
- *       80    32  account      slot; here and in key, model and upstream NOTHING if it is unknown
- *       84    32  key          slot
- *       88    32  model        the model that the caller named: index into the catalogue
- *       92    32  answered     the model whose price was charged; not written if source is NOTHING
- *       96    32  upstream     slot of the upstream that was tried last
- *      100    32  outcome      index into OUTCOMES
- *      104    32  source       index into USAGE_SOURCES; NOTHING if nothing was charged
- *      108    32  flags        STREAM to STORED; from bit DOOR_SHIFT on, the door's position in DOOR_NAMES
- *      112    32  queuedMs     milliseconds of waiting for the limits of upstreams
- *      116    32  cacheWrite   tokens, as the two that follow: always less than 2^31
- *      120    32  cacheWrite1h
- *      124    32  reasoning
- *      128    32  minute       requests of the minute left at admission; NOTHING if one of `quotas` has them
- *      132    32  inFlight     calls in flight left at admission; NOTHING if no quota is known
- *      136    32  perDay       calls of the day left at admission
- *      140    32  attempts     how many attempts follow
- *      144    32  quotas       how many quotas follow, besides minute, inFlight, perDay and balance
- *      148    32  errorBytes   of the error message that the caller received
- *      152        the attempts, 40 bytes each: start, duration (floats); upstream, model, status, code (index
- *                 into ATTEMPT_CODES; NOTHING if the attempt did not fail), bytes of the attempt's text (32
- *                 bits each), 4 unused bytes
- *                 the quotas, 16 bytes each: code, slot (32 bits each), left (float)
- *                 the texts of the attempts, then that of the error
+ *     a call        kind, length (core/spsc-ring.ts), fields, attempts, quotas, texts of attempts, error
+ *     a plain call  kind, length, fields, quotas
+ *     an attempt    40 bytes: start, duration (floats); upstream, model, status, code (index into
+ *                   ATTEMPT_CODES; NOTHING if it did not fail), bytes of its text (32 bits each); 4 unused
+ *     a quota       16 bytes: code, slot (32 bits each), left (float)
  *
  * A plain call goes only to the call log, succeeded at its only attempt, was charged, and has no error
- * text. Most calls are plain, so their record is shorter: two cache lines, with kind and length. Times are
- * whole microseconds, but endedMs and queuedMs are milliseconds.
- *
- *     byte  bits  field of a plain call
- *        0    64  request      fields that are not explained here are as above
- *        8    64  endedMs
- *       16    64  charged
- *       24    64  balance
- *       32    32  account, key, model, answered, upstream (the attempt's upstream too)
- *       52    32  flags        with the source from bit SOURCE_SHIFT on
- *       56    32  queuedMs
- *       60    32  prompt, cached, completion, cacheWrite, cacheWrite1h, reasoning
- *       84    32  duration, firstToken, admitted
- *       96    32  attemptStart, attemptUs (its duration)
- *      104    32  inFlight, perDay, minute
- *      116    32  quotas       how many further quotas follow, 16 bytes each as above
+ * text. Most calls are plain, so their record is shorter: two cache lines, with kind and length.
  */
 import type { QuotasLeft } from '../core/quotas-left.js';
 import { FIELDS_AT, createSpscRing } from '../core/spsc-ring.js';
@@ -99,36 +55,66 @@ export const ATTEMPT_STATUS = 6;
 export const ATTEMPT_CODE = 7;
 export const ATTEMPT_TEXT_BYTES = 8;
 
-/** Fields of 64 bits, in 64-bit words from the first field of a record. */
-export const REQUEST = 0;
-export const ENDED_MS = 1;
-export const PROMPT = 2;
+// Fields of 64 bits of a call, in 64-bit words from its first field.
+export const REQUEST = 0; // number of the request in its listener (float)
+export const ENDED_MS = 1; // wall clock (float)
+export const PROMPT = 2; // tokens (float, as the two that follow)
 export const CACHED = 3;
 export const COMPLETION = 4;
-export const CHARGED = 5;
-export const FIRST_TOKEN_MS = 6;
-export const DURATION_MS = 7;
-export const ADMITTED_MS = 8;
-export const BALANCE = 9;
-/** Fields of 32 bits, in 32-bit words from the first field of a record. */
-export const ACCOUNT = 20;
-export const KEY = 21;
-export const MODEL = 22;
-export const ANSWERED = 23;
-export const UPSTREAM = 24;
-export const OUTCOME = 25;
-export const SOURCE = 26;
-export const FLAGS = 27;
-export const QUEUED_MS = 28;
-export const CACHE_WRITE = 29;
+export const CHARGED = 5; // pico-units, signed
+export const FIRST_TOKEN_MS = 6; // float; NOTHING if no stream has begun
+export const DURATION_MS = 7; // float
+export const ADMITTED_MS = 8; // float; NOTHING if the call was not admitted
+export const BALANCE = 9; // pico-units left at admission (float)
+// Fields of 32 bits of a call, in 32-bit words from its first field.
+export const ACCOUNT = 20; // slot; here and in KEY, MODEL and UPSTREAM NOTHING if it is unknown
+export const KEY = 21; // slot
+export const MODEL = 22; // the model that the caller named: index into the catalogue
+export const ANSWERED = 23; // the model whose price was charged; not written if SOURCE is NOTHING
+export const UPSTREAM = 24; // slot of the upstream that was tried last
+export const OUTCOME = 25; // index into OUTCOMES
+export const SOURCE = 26; // index into USAGE_SOURCES; NOTHING if nothing was charged
+export const FLAGS = 27; // STREAM to STORED; from bit DOOR_SHIFT on, the door's position in DOOR_NAMES
+export const QUEUED_MS = 28; // waiting for the limits of upstreams
+export const CACHE_WRITE = 29; // tokens, as the two that follow: always less than 2^31
 export const CACHE_WRITE_1H = 30;
 export const REASONING = 31;
-export const MINUTE = 32;
-export const IN_FLIGHT = 33;
-export const PER_DAY = 34;
-export const ATTEMPTS = 35;
-export const QUOTAS = 36;
-export const ERROR_BYTES = 37;
+export const MINUTE = 32; // requests of the minute left at admission; NOTHING if one of the quotas has them
+export const IN_FLIGHT = 33; // calls in flight left at admission; NOTHING if no quota is known
+export const PER_DAY = 34; // calls of the day left at admission
+export const ATTEMPTS = 35; // how many attempts follow
+export const QUOTAS = 36; // how many quotas follow, besides MINUTE, IN_FLIGHT, PER_DAY and BALANCE
+export const ERROR_BYTES = 37; // of the error message that the caller received
+
+// Fields of 64 bits of a plain call, in 64-bit words from its first field. Those without a word are as above.
+export const PLAIN_REQUEST = 0;
+export const PLAIN_ENDED_MS = 1;
+export const PLAIN_CHARGED = 2;
+export const PLAIN_BALANCE = 3;
+// Fields of 32 bits of a plain call, in 32-bit words from its first field.
+export const PLAIN_ACCOUNT = 8;
+export const PLAIN_KEY = 9;
+export const PLAIN_MODEL = 10;
+export const PLAIN_ANSWERED = 11;
+export const PLAIN_UPSTREAM = 12; // of the attempt too
+export const PLAIN_FLAGS = 13; // with the source from bit SOURCE_SHIFT on
+export const PLAIN_QUEUED_MS = 14;
+export const PLAIN_PROMPT = 15;
+export const PLAIN_CACHED = 16;
+export const PLAIN_COMPLETION = 17;
+export const PLAIN_CACHE_WRITE = 18;
+export const PLAIN_CACHE_WRITE_1H = 19;
+export const PLAIN_REASONING = 20;
+export const PLAIN_DURATION = 21; // whole microseconds, as the four that follow
+export const PLAIN_FIRST_TOKEN = 22;
+export const PLAIN_ADMITTED = 23;
+export const PLAIN_ATTEMPT_START = 24;
+export const PLAIN_ATTEMPT_US = 25; // the duration of the attempt
+export const PLAIN_IN_FLIGHT = 26;
+export const PLAIN_PER_DAY = 27;
+export const PLAIN_MINUTE = 28;
+export const PLAIN_QUOTAS = 29; // how many further quotas follow
+
 /**
  * Flags. STREAM: the caller asked for a stream. BEGUN: the response had begun, with 200. CACHE_HIT,
  * CACHE_MISS: the response cache was asked, and had the response or not.
@@ -148,35 +134,6 @@ export const SOURCE_SHIFT = 16;
 export const DOOR_MASK = 255;
 /** The greatest number of a 32-bit field; a call with a greater one is not a plain call. */
 export const PLAIN_NUMBER_MAX = 2 ** 31 - 1;
-
-/** Fields of 64 bits of a plain call, in 64-bit words from the call's first field. */
-export const PLAIN_REQUEST = 0;
-export const PLAIN_ENDED_MS = 1;
-export const PLAIN_CHARGED = 2;
-export const PLAIN_BALANCE = 3;
-/** Fields of 32 bits of a plain call, in 32-bit words from the call's first field. */
-export const PLAIN_ACCOUNT = 8;
-export const PLAIN_KEY = 9;
-export const PLAIN_MODEL = 10;
-export const PLAIN_ANSWERED = 11;
-export const PLAIN_UPSTREAM = 12;
-export const PLAIN_FLAGS = 13;
-export const PLAIN_QUEUED_MS = 14;
-export const PLAIN_PROMPT = 15;
-export const PLAIN_CACHED = 16;
-export const PLAIN_COMPLETION = 17;
-export const PLAIN_CACHE_WRITE = 18;
-export const PLAIN_CACHE_WRITE_1H = 19;
-export const PLAIN_REASONING = 20;
-export const PLAIN_DURATION = 21;
-export const PLAIN_FIRST_TOKEN = 22;
-export const PLAIN_ADMITTED = 23;
-export const PLAIN_ATTEMPT_START = 24;
-export const PLAIN_ATTEMPT_US = 25;
-export const PLAIN_IN_FLIGHT = 26;
-export const PLAIN_PER_DAY = 27;
-export const PLAIN_MINUTE = 28;
-export const PLAIN_QUOTAS = 29;
 
 /** Words of `dropped`. DROPPED: records for the call log that were dropped because the ring was full. */
 export const DROPPED = 0;
