@@ -10,36 +10,6 @@
  * (test/e2e/other-version.test.ts). Further tests: test/unit/supervisor/process-group.test.ts,
  * test/e2e/processes.test.ts.
  *
- *     supervisor → gateway   start    the first message, sent once: the settings. They contain the providers'
- *                                     keys, which `ps` would show in an argument or a variable
- *                            reload   apply these settings; with `check`, only say whether that is possible
- *                            outcome  reply to `ask_reload`
- *                            in_force the settings that operators are shown, after a reload
- *                            lead     open the admin interface too, which another gateway has
- *                            follow   another gateway has the admin interface: no new connections
- *                            read     send a snapshot
- *                            readings reply to `ask_readings`
- *                            log      an operator of some gateway has changed what is logged
- *                            reset_upstreams  an operator of some gateway has reset breakers
- *                            clear_cache      an operator of some gateway has cleared the response cache
- *                            record_reload    a signal or a changed file has reloaded the settings
- *                            drain    stop accepting, let calls in flight finish, flush, exit 0
- *     gateway → supervisor   ready    sent once: the gateway serves
- *                            alive    the main thread does not hang; every ALIVE_PERIOD_MS after `ready`
- *                            leads    the admin interface is open; only after `lead`
- *                            reading  reply to `read`; or, unasked before the end, the last snapshot
- *                            ask_readings  an operator asks for the snapshots of all gateways
- *                            log      an operator changes what all gateways log
- *                            reset_upstreams  an operator resets breakers, at all gateways
- *                            clear_cache      an operator clears the response cache, at all gateways
- *                            refused  sent once, instead of `ready`: the gateway cannot run with these
- *                                     settings or this data. It then exits with START_REJECTED_EXIT_CODE.
- *                                     The group ends too, unless other gateways serve or are to be tried
- *                            reloaded reply to `reload`
- *                            recorded reply to `record_reload`: it is recorded, or the log says why not
- *                            ask_reload  an operator asks for a reload. Only the supervisor knows the name of
- *                                        the file and has the environment
- *
  * A terminal sends SIGINT and SIGHUP to the gateway too, and a service manager SIGTERM. The gateway ignores
  * all three and waits for `drain`. If the supervisor dies, even by kill -9, the gateway gets 'disconnect' and
  * drains by itself, so no gateway is left without a supervisor.
@@ -59,7 +29,10 @@ export const START_REJECTED_EXIT_CODE = 78;
 /** How often a gateway sends `alive`. The supervisor kills a gateway that is silent for many such periods. */
 export const ALIVE_PERIOD_MS = 10_000;
 
-/** The first message. */
+/**
+ * The first message, sent once. The settings have the providers' keys, which `ps` would show in an argument
+ * or a variable.
+ */
 export interface StartGateway {
   readonly kind: 'start';
   /** All settings. From the second start on, the ports are those that the first start got. */
@@ -89,22 +62,13 @@ export interface GroupPosition {
   readonly slot: number;
 }
 
-interface ShowInForce {
-  readonly kind: 'in_force';
-  readonly inForce: readonly SettingInForce[];
-}
-
 /**
  * What an operator of some gateway changes at all gateways. That gateway sends the message to the supervisor,
  * which sends it to every gateway, the sender too. A gateway may carry it out twice, which does no harm.
  */
-export type Broadcast = PublishLog | PublishReset;
+export type Broadcast = { readonly kind: 'log'; readonly change: LogChange } | PublishReset;
 
-interface PublishLog {
-  readonly kind: 'log';
-  readonly change: LogChange;
-}
-
+/** Closes breakers, or clears the response cache. */
 export interface PublishReset {
   readonly kind: 'reset_upstreams' | 'clear_cache';
   /** The model whose upstreams are reset, or whose cached responses are removed; undefined for all models. */
@@ -125,12 +89,7 @@ export interface RecordReload {
   readonly by: 'signal' | 'watch';
 }
 
-interface DrainGateway {
-  readonly kind: 'drain';
-  /** Whether another gateway serves in its place. Then idle connections get time for a last request. */
-  readonly replaced: boolean;
-}
-
+/** Asks for a snapshot. */
 export interface ReadGateway {
   readonly kind: 'read';
   /** The reply repeats this id. */
@@ -140,6 +99,7 @@ export interface ReadGateway {
   readonly accounts?: readonly string[] | undefined;
 }
 
+/** Reply to `ask_readings`. */
 export interface SnapshotsReply {
   readonly kind: 'readings';
   /** The id of `ask_readings`. */
@@ -147,6 +107,7 @@ export interface SnapshotsReply {
   readonly readings: GroupSnapshot;
 }
 
+/** Asks the gateway to apply settings. */
 export interface ReloadGateway {
   readonly kind: 'reload';
   /** The reply repeats this id. */
@@ -166,6 +127,7 @@ export interface ReloadOutcome extends SettingsDifference {
   readonly replacing: number;
 }
 
+/** Reply to `ask_reload`. */
 export interface ReloadReply {
   readonly kind: 'outcome';
   /** The id of `ask_reload`. */
@@ -177,14 +139,23 @@ export type ToGateway =
   | StartGateway
   | ReloadGateway
   | ReloadReply
-  | { readonly kind: 'lead' | 'follow' }
+  /** `lead`: open the admin interface too, which another gateway has. */
+  | { readonly kind: 'lead' }
+  /** Another gateway has the admin interface: no new connections. */
+  | { readonly kind: 'follow' }
   | ReadGateway
   | SnapshotsReply
-  | ShowInForce
+  /** The settings that operators are shown, after a reload. */
+  | { readonly kind: 'in_force'; readonly inForce: readonly SettingInForce[] }
   | Broadcast
   | RecordReload
-  | DrainGateway;
+  /**
+   * Stop accepting, let calls in flight finish, flush, exit 0. `replaced`: another gateway serves in its
+   * place, so idle connections get time for a last request.
+   */
+  | { readonly kind: 'drain'; readonly replaced: boolean };
 
+/** Sent once: the gateway serves. */
 export interface GatewayReady {
   readonly kind: 'ready';
   /** The port in use, even if the setting is 0. */
@@ -197,20 +168,7 @@ export interface GatewayReady {
   readonly demoKey: string | undefined;
 }
 
-interface StartRejected {
-  readonly kind: 'refused';
-  /** What is wrong, and what the operator should do. May have several lines. */
-  readonly message: string;
-}
-
-interface GatewayReloaded {
-  readonly kind: 'reloaded';
-  /** The id of `reload`. */
-  readonly id: number;
-  /** Why the settings were not applied, or with `check` could not be; empty if there is no problem. */
-  readonly problems: readonly string[];
-}
-
+/** An operator asks for a reload. Only the supervisor knows the name of the file and has the environment. */
 export interface AskReload {
   readonly kind: 'ask_reload';
   readonly id: number;
@@ -227,6 +185,7 @@ export interface ReloadRequest {
 /** The id of the last snapshot, which no `read` asked for. The ids of questions are greater. */
 export const LAST_SNAPSHOT_ID = 0;
 
+/** Reply to `read`; or, unasked before the end, the last snapshot. */
 export interface GatewaySnapshot {
   readonly kind: 'reading';
   /** The id of `read`, or LAST_SNAPSHOT_ID. */
@@ -234,6 +193,7 @@ export interface GatewaySnapshot {
   readonly reading: Snapshot;
 }
 
+/** An operator asks for the snapshots of all gateways. */
 export interface AskSnapshots {
   readonly kind: 'ask_readings';
   readonly id: number;
@@ -242,18 +202,24 @@ export interface AskSnapshots {
   readonly accounts?: readonly string[] | undefined;
 }
 
-interface ReloadRecorded {
-  readonly kind: 'recorded';
-  /** The id of the `record_reload`; undefined if that had none. */
-  readonly id: number | undefined;
-}
-
 export type FromGateway =
   | GatewayReady
-  | StartRejected
-  | GatewayReloaded
-  | { readonly kind: 'alive' | 'leads' }
-  | ReloadRecorded
+  /**
+   * Sent once, instead of `ready`: the gateway cannot run with these settings or this data. It then exits
+   * with START_REJECTED_EXIT_CODE, and the group ends too, unless other gateways serve or are to be tried.
+   * `message`: what is wrong, and what the operator should do; may have several lines.
+   */
+  | { readonly kind: 'refused'; readonly message: string }
+  /**
+   * Reply to `reload`, whose id it repeats. `problems`: why the settings were not or could not be applied.
+   */
+  | { readonly kind: 'reloaded'; readonly id: number; readonly problems: readonly string[] }
+  /** The main thread does not hang; every ALIVE_PERIOD_MS after `ready`. */
+  | { readonly kind: 'alive' }
+  /** The admin interface is open; only after `lead`. */
+  | { readonly kind: 'leads' }
+  /** Reply to `record_reload`, whose id it repeats: it is recorded, or the log says why not. */
+  | { readonly kind: 'recorded'; readonly id: number | undefined }
   | GatewaySnapshot
   | AskSnapshots
   | AskReload
