@@ -23,28 +23,24 @@ import {
 } from '../telemetry/metrics-layout.js';
 import type { ModelSnapshot } from '../telemetry/metrics-reader.js';
 import type { SharingSnapshot } from '../telemetry/metrics-source.js';
-import type { CredentialStatus, HistogramView, UpstreamStatus } from '../telemetry/status-document.js';
+import type { HistogramView, UpstreamStatus } from '../telemetry/status-document.js';
 import type { NamedUpstream } from '../telemetry/upstream-names.js';
 import type { GatewayMetrics } from './gateway-metrics.js';
 import { sharingStatusOf } from './group-status.js';
-import type { ModelStatus, ProcessStatus } from './messages.js';
+import type { CallsStatus, ProcessStatus } from './messages.js';
 
-/** What `statusOf` needs besides the metrics. */
+/**
+ * What `statusOf` needs besides the metrics: members of the status as they are, and what others are made of.
+ */
 export interface StatusInputs {
-  /** The slot of this process; 0 without a process group. */
-  readonly slot: number;
-  readonly ready: boolean;
-  readonly uptimeSeconds: number;
-  /** How many listeners, and workers, run now. */
-  readonly listeners: number;
-  readonly workers: number;
-  /** How many accounts there are, also disabled ones. */
-  readonly accounts: number;
+  readonly run: Pick<
+    ProcessStatus,
+    'process' | 'ready' | 'uptime_seconds' | 'listeners' | 'workers' | 'accounts' | 'credentials'
+  >;
   /** In the order of the catalogue's indices. */
   readonly modelIds: readonly string[];
-  readonly settings: Settings;
+  readonly limits: Settings['limits'];
   readonly flush: FlushState;
-  readonly credentials: readonly CredentialStatus[];
   readonly sharing: SharingSnapshot | undefined;
 }
 
@@ -53,50 +49,29 @@ export interface StatusInputs {
  * in the sums, but not in `models`: NO_MODEL has the calls that were rejected before their model was known,
  * OTHER_MODEL the calls that named an unknown model.
  */
-export function statusOf(inputs: StatusInputs, metrics: GatewayMetrics): ProcessStatus {
-  const { settings, flush } = inputs;
+export function statusOf(
+  { run, modelIds, limits, flush, sharing }: StatusInputs,
+  metrics: GatewayMetrics,
+): ProcessStatus {
   const { reader } = metrics;
-  const catalogModels = inputs.modelIds.map((_, index) => reader.model(modelSlotOf(index)));
+  const catalogModels = modelIds.map((_, index) => reader.model(modelSlotOf(index)));
   const models = [reader.model(NO_MODEL), reader.model(OTHER_MODEL), ...catalogModels];
   const overheads = [false, true].map((stream) => reader.overheadMs(stream));
-  const total = (countOf: (model: ModelSnapshot) => number): number =>
-    models.reduce((sum, model) => sum + countOf(model), 0);
   return {
+    ...run,
     version: packageVersion(),
     node: process.version,
     pid: process.pid,
-    process: inputs.slot,
-    ready: inputs.ready,
-    uptime_seconds: inputs.uptimeSeconds,
-    listeners: inputs.listeners,
-    workers: inputs.workers,
     calls_in_flight: reader.callsInFlight(),
-    accounts: inputs.accounts,
-    limits: {
-      calls_in_flight: settings.limits.calls_in_flight,
-      accounts: settings.limits.accounts,
-      keys: settings.limits.keys,
-    },
-    outcomes: outcomesOf(models),
+    limits: { calls_in_flight: limits.calls_in_flight, accounts: limits.accounts, keys: limits.keys },
+    ...callsOf(models),
     refusals: Object.fromEntries([...reader.rejections()].filter(([, count]) => count > 0)),
-    tokens: {
-      prompt: total(({ inputTokens }) => inputTokens.sum),
-      cached: total(({ cachedTokens }) => cachedTokens),
-      completion: total(({ outputTokens }) => outputTokens.sum),
-    },
-    cost_pico_units: costOf(models),
-    duration_ms: mergedHistograms(
-      DURATION_BOUNDS_MS,
-      models.map(({ durationMs }) => durationMs),
-    ),
-    first_token_ms: mergedHistograms(
-      FIRST_TOKEN_BOUNDS_MS,
-      models.map(({ firstTokenMs }) => firstTokenMs),
-    ),
     overhead_ms: mergedHistograms(OVERHEAD_BOUNDS_MS, overheads),
-    models: catalogModels.flatMap((model, index) => modelStatusesOf(inputs.modelIds[index]!, model)),
+    // A model without calls has no status.
+    models: catalogModels.flatMap((model, index) =>
+      model.calls.some((count) => count > 0) ? [{ id: modelIds[index]!, ...callsOf([model]) }] : [],
+    ),
     upstreams: metrics.upstreams.current.map((upstream) => upstreamStatusOf(upstream, metrics)),
-    credentials: inputs.credentials,
     threads: reader.threads().map(({ thread, delayP99Ms, heapBytes }) => ({
       name: metrics.threads[thread]!,
       event_loop_delay_ms_p99: delayP99Ms,
@@ -107,41 +82,32 @@ export function statusOf(inputs: StatusInputs, metrics: GatewayMetrics): Process
       last_error: flush.lastError ?? null,
       unflushed_accounts: flush.unflushedAccounts,
     },
-    sharing: sharingStatusOf(inputs.sharing),
+    sharing: sharingStatusOf(sharing),
   };
 }
 
-/** Counts the calls of all doors by outcome. `calls` has a count for each of OUTCOMES, in their order. */
-function outcomesOf(models: readonly ModelSnapshot[]): Record<Outcome, number> {
-  const countOf = (index: number): number => models.reduce((sum, { calls }) => sum + calls[index]!, 0);
-  return Object.fromEntries(OUTCOMES.map((outcome, index) => [outcome, countOf(index)])) as Record<
-    Outcome,
-    number
-  >;
-}
-
-/** Returns the status of a model; none for a model without calls. */
-function modelStatusesOf(id: string, model: ModelSnapshot): ModelStatus[] {
-  if (model.calls.every((count) => count === 0)) return [];
-  return [
-    {
-      id,
-      outcomes: outcomesOf([model]),
-      tokens: {
-        prompt: model.inputTokens.sum,
-        cached: model.cachedTokens,
-        completion: model.outputTokens.sum,
-      },
-      cost_pico_units: costOf([model]),
-      duration_ms: mergedHistograms(DURATION_BOUNDS_MS, [model.durationMs]),
-      first_token_ms: mergedHistograms(FIRST_TOKEN_BOUNDS_MS, [model.firstTokenMs]),
+/** Adds up the calls of the models, of all doors. */
+function callsOf(models: readonly ModelSnapshot[]): CallsStatus {
+  const total = (countOf: (model: ModelSnapshot) => number): number =>
+    models.reduce((sum, model) => sum + countOf(model), 0);
+  const histogram = (
+    bounds: readonly number[],
+    histogramOf: (model: ModelSnapshot) => HistogramSnapshot,
+  ): HistogramView => mergedHistograms(bounds, models.map(histogramOf));
+  return {
+    // `calls` has a count for each of OUTCOMES, in their order.
+    outcomes: Object.fromEntries(
+      OUTCOMES.map((outcome, index) => [outcome, total(({ calls }) => calls[index]!)]),
+    ) as Record<Outcome, number>,
+    tokens: {
+      prompt: total(({ inputTokens }) => inputTokens.sum),
+      cached: total(({ cachedTokens }) => cachedTokens),
+      completion: total(({ outputTokens }) => outputTokens.sum),
     },
-  ];
-}
-
-/** Returns pico-units. */
-function costOf(models: readonly ModelSnapshot[]): bigint {
-  return models.reduce((sum, { costPicoUnits }) => sum + costPicoUnits, 0n);
+    cost_pico_units: models.reduce((sum, { costPicoUnits }) => sum + costPicoUnits, 0n),
+    duration_ms: histogram(DURATION_BOUNDS_MS, ({ durationMs }) => durationMs),
+    first_token_ms: histogram(FIRST_TOKEN_BOUNDS_MS, ({ firstTokenMs }) => firstTokenMs),
+  };
 }
 
 function upstreamStatusOf(

@@ -129,17 +129,19 @@ export class Stats {
   #statusInputs(): StatusInputs {
     const { live, accounting, listeners, workers, state, group } = this.#options;
     return {
-      slot: group?.slot ?? 0,
-      ready: state.ready,
-      uptimeSeconds: Math.floor((performance.now() - this.#startedMs) / 1_000),
-      listeners: listeners.count,
-      workers: workers.count,
-      // The number of accounts: accounts are never deleted, so their indices have no gaps.
-      accounts: accounting.base.store.freeAccountIndex(),
+      run: {
+        process: group?.slot ?? 0,
+        ready: state.ready,
+        uptime_seconds: Math.floor((performance.now() - this.#startedMs) / 1_000),
+        listeners: listeners.count,
+        workers: workers.count,
+        // Accounts are never deleted, so their indices have no gaps.
+        accounts: accounting.base.store.freeAccountIndex(),
+        credentials: this.#credentials(),
+      },
       modelIds: accounting.registry.catalog.models.map(({ id }) => id),
-      settings: live.settings,
+      limits: live.settings.limits,
       flush: accounting.flush.state,
-      credentials: this.#credentials(),
       sharing: accounting.sharing.snapshot,
     };
   }
