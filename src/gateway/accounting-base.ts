@@ -72,6 +72,8 @@ interface AccountingBuffers {
 
 export interface AccountingBase {
   readonly settings: Settings;
+  /** How many accounts, keys and groups there may be. */
+  readonly capacity: { readonly accountsMax: number; readonly keysMax: number; readonly groupsMax: number };
   readonly live: LiveSettings;
   readonly log: Log;
   readonly store: Store;
@@ -143,18 +145,15 @@ export function openStore(settings: Settings, group: GroupPosition | undefined):
 export function openBase(options: AccountingOptions): AccountingBase {
   const { settings, store, live, group, requestPrefixOf, log } = options;
   const { limits, quota_timezone: timezone } = settings;
-  const {
-    accounts: accountsMax,
-    keys: keysMax,
-    groups: groupsMax,
-    calls_in_flight: callsInFlightMax,
-  } = limits;
+  const { accounts: accountsMax, keys: keysMax, groups: groupsMax } = limits;
+  const capacity = { accountsMax, keysMax, groupsMax };
+  const { calls_in_flight: callsInFlightMax } = limits;
   const { listeners } = settings.listen;
   // Also true with `sharing`, for which the supervisor always makes a group.
   const shared = group !== undefined;
   const slotsPerListener = Math.floor(callsInFlightMax / listeners);
   const buffers: AccountingBuffers = {
-    ledger: createLedgerBuffers({ accountsMax, callsInFlightMax, keysMax, groupsMax, timezone, shared }),
+    ledger: createLedgerBuffers({ ...capacity, callsInFlightMax, timezone, shared }),
     keys: createKeyTableBuffers({ keysMax }),
     groupNames: createGroupNames(groupsMax),
     journals: Array.from({ length: listeners }, () => createJournalBuffer(slotsPerListener)),
@@ -164,6 +163,7 @@ export function openBase(options: AccountingOptions): AccountingBase {
   const idNames = new IdNames(store, clock);
   return {
     settings,
+    capacity,
     live,
     log,
     store,

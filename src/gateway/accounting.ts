@@ -45,12 +45,10 @@ const NOT_SHARED: Sharing = {
 /** Recovers the accounting of a gateway that has the limits for itself. Throws `StoreError`. */
 function openAlone(options: AccountingOptions): AccountingParts {
   const base = openBase(options);
-  const { store, ledger, keyTable, groupNames, directory, clock, log } = base;
-  const { accounts: accountsMax, keys: keysMax, groups: groupsMax } = base.settings.limits;
+  const { store, ledger, keyTable, groupNames, directory, capacity, clock, log } = base;
   const { catalog } = base.live;
-  const totals = new SpentTotals(accountsMax);
+  const totals = new SpentTotals(capacity.accountsMax);
   const tables = { ledger, keyTable, groupNames };
-  const capacity = { accountsMax, keysMax, groupsMax };
   recover({ store, ...tables, totals, directory, catalog, ...capacity, clock, log });
   const locks = idempotencyServiceOf(base);
   const keyUses = new KeyUses(tables, clock);

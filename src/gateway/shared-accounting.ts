@@ -58,15 +58,13 @@ import type { GroupPosition } from './messages.js';
 /** Opens the lease file, and recovers the accounting. Throws `StoreError`. */
 export function openShared(options: AccountingOptions, group: GroupPosition): AccountingParts {
   const base = openBase(options);
-  const { store, buffers, ledger, keyTable, groupNames, directory, clock, live, log } = base;
-  const { accounts: accountsMax, keys: keysMax, groups: groupsMax } = base.settings.limits;
+  const { store, buffers, ledger, keyTable, groupNames, directory, capacity, clock, live, log } = base;
   const { catalog } = live;
   const tables = { ledger, keyTable, groupNames };
-  const capacity = { accountsMax, keysMax, groupsMax };
   const leaseFile = openLeaseFile(base.settings.data);
   const leases = new Leases(buffers.ledger, clock);
   const totals = new SharedSpentTotals(
-    accountsMax,
+    capacity.accountsMax,
     (account) => store.findSpending(account),
     // Once a reversal is on disk, the coordinator may grant its money to any process: it leaves our lease.
     (account, amount) => leases.removeReversed(account, amount),
@@ -140,9 +138,7 @@ class SharedAccounting implements Sharing {
   /** Some callbacks name parts that are made further below. They are called only after the constructor. */
   constructor(options: SharedAccountingOptions) {
     const { settings, live, store, ledger, keyTable, directory, registry, uses, leaseFile, log } = options;
-    const { accounts: accountsMax, keys: keysMax, groups: groupsMax } = settings.limits;
-    const capacity = { accountsMax, keysMax, groupsMax };
-    const { slot, flush, groupRequests, flushRequests, hostClock: clock } = options;
+    const { slot, capacity, flush, groupRequests, flushRequests, hostClock: clock } = options;
     this.#options = options;
     const onApplied = (): void => this.#follower.poll();
     const modelsInForce = (): Settings['models'] => live.settings.models;
