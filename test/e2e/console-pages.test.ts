@@ -149,7 +149,11 @@ void t.test('the gateway is not said to serve before its status has come', SKIP,
     close() {}
   }`);
   await page.reload();
-  await page.waitForFunction('window.hasHistory');
+  // By the debugger, which the page’s policy does not bind.
+  await eventually(
+    'the history',
+    async () => (await page.evaluate<boolean>('window.hasHistory')) || undefined,
+  );
   await sleep(200);
   t.equal(await page.locator('.health').textContent(), 'Connecting…');
 });
