@@ -10,7 +10,7 @@ import type { ListView } from '../admin/views.js';
 
 /** An error response, with the gateway's message. */
 export class ApiError extends Error {
-  /** 0 if there was no response. */
+  /** 0 if there was no response, or it was not the gateway's. */
   readonly status: number;
 
   constructor(status: number, message: string) {
@@ -76,8 +76,21 @@ async function messageOf(response: Response): Promise<string> {
 
 /** As `send`, with the JSON of the response, which is not checked. `path`: the whole path. */
 export async function requestJson<View>(method: string, path: string, body?: object): Promise<View> {
-  return (await (await send(method, path, body)).json()) as View;
+  return jsonOf<View>(await send(method, path, body));
 }
+
+/** Returns the JSON of a success. Rejects with an ApiError of status 0 if its body is none. */
+export async function jsonOf<View>(response: Response): Promise<View> {
+  try {
+    return (await response.json()) as View;
+  } catch {
+    throw notFromGateway();
+  }
+}
+
+/** For a success that is a proxy's own: its page to sign in, or that of a gateway that is down. */
+export const notFromGateway = (): ApiError =>
+  new ApiError(0, 'Not the gateway answered, but something in front of it. Load the page again.');
 
 /** `get`, `post` and `remove` send requests to paths below `/admin/v1`. */
 export const get = <View>(path: string): Promise<View> => requestJson<View>('GET', ROOT + path);

@@ -7,7 +7,7 @@
  * (test/e2e/console-pages.test.ts, test/e2e/console.test.ts).
  */
 import { PLAYGROUND_PATH } from '../admin/addresses.js';
-import { ApiError, send, textOf } from './api.js';
+import { ApiError, jsonOf, notFromGateway, send, textOf } from './api.js';
 
 export interface Message {
   readonly role: 'system' | 'user' | 'assistant';
@@ -75,8 +75,9 @@ export async function chat(
   try {
     const response = await send('POST', PLAYGROUND_PATH, { key, request }, leaving);
     updateOutcome({ status: response.status, headers: headersOf(response) });
-    if (request.stream) await readEvents(response, onCompletion);
-    else onCompletion((await response.json()) as Completion);
+    if (!request.stream) onCompletion(await jsonOf<Completion>(response));
+    else if (isEventStream(response)) await readEvents(response, onCompletion);
+    else throw notFromGateway();
     updateOutcome({ totalMs: performance.now() - startMs });
   } catch (error) {
     const status = error instanceof ApiError && error.status > 0 ? { status: error.status } : {};
@@ -93,6 +94,9 @@ function errorTextOf(error: unknown): string {
 function headersOf(response: Response): [string, string][] {
   return [...response.headers].filter(([name]) => name.startsWith('x-') || name === 'content-type');
 }
+
+const isEventStream = ({ headers }: Response): boolean =>
+  headers.get('content-type')?.startsWith('text/event-stream') === true;
 
 /** Rejects if the stream breaks off. The gateway sends each event's data as one line of JSON. */
 async function readEvents(response: Response, onEvent: (chunk: Completion) => void): Promise<void> {

@@ -7,6 +7,8 @@ import t from 'tap';
 
 interface Bundle {
   readonly fetchRows: (path: string, query?: object, rowsMax?: number) => Promise<object>;
+  readonly get: (path: string) => Promise<object>;
+  readonly isUnreached: (error: unknown) => boolean;
 }
 
 async function bundle(): Promise<Bundle> {
@@ -34,4 +36,12 @@ void t.test('what the gateway could not read of any page is told, each file once
   });
   pages = [{ data: [1, 2], next: null }];
   t.same(await fetchRows('/accounts', {}, 1), { rows: [1], hasMore: true });
+});
+
+void t.test('a page that a proxy sends as a success is not taken for the gateway’s', async (t) => {
+  t.intercept(globalThis, 'fetch', { value: () => Promise.resolve(new Response('<html>Sign in')) });
+  const { get, isUnreached } = await bundle();
+  const error: unknown = await get('/plans').catch((reason: unknown) => reason);
+  t.match(error, { message: /^Not the gateway answered/ });
+  t.ok(isUnreached(error), 'it is asked for again');
 });
