@@ -129,18 +129,19 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
   );
 
   /** For a list without a filter. */
-  const fetchPagesInSight = (purpose: 'first time' | 'refresh'): void => {
+  const fetchPagesInSight = async (purpose: 'first time' | 'refresh'): Promise<void> => {
     const [first, last] = inSight.current;
-    for (let page = Math.floor(first / PAGE_ROWS); page <= Math.floor(last / PAGE_ROWS); page++) {
-      void fetchPage(page, String(page * PAGE_ROWS), purpose);
-    }
+    const fetches: Promise<void>[] = [];
+    for (let page = Math.floor(first / PAGE_ROWS); page <= Math.floor(last / PAGE_ROWS); page++)
+      fetches.push(fetchPage(page, String(page * PAGE_ROWS), purpose));
+    await Promise.all(fetches);
   };
 
   const fetchRows = useCallback(
     (first: number, last: number): void => {
       inSight.current = [first, last];
       const { rows, next } = fetched.current;
-      if (!isFiltered) fetchPagesInSight('first time');
+      if (!isFiltered) void fetchPagesInSight('first time');
       else if (next !== null && last >= rows.length - 1) void fetchPage(NEXT_PAGE, next, 'first time');
     },
     [fetchPage],
@@ -155,18 +156,16 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
     fetchRows(...inSight.current);
   }, [fetchRows]);
 
-  const refresh = useCallback((): void => {
-    if (!isFiltered) {
-      fetchPagesInSight('refresh');
-      return;
-    }
+  const refetch = useCallback(async (): Promise<void> => {
+    if (!isFiltered) return fetchPagesInSight('refresh');
     // Fetches the next page if that failed before: nothing else does.
     fetchRows(...inSight.current);
     // The first page is refreshed only while no other was fetched, because the cursors of later pages may
     // have changed. Operators mostly look at the first page.
-    if (fetched.current.pages === 1) void fetchPage(0, FIRST_CURSOR, 'refresh');
+    if (fetched.current.pages === 1) await fetchPage(0, FIRST_CURSOR, 'refresh');
   }, [fetchPage, fetchRows]);
-  useRefresh(refresh, REFRESH_MS);
+  useRefresh(refetch, REFRESH_MS);
+  const refresh = (): void => void refetch();
 
   const onChanged = (account: AccountView): void => {
     const changed = fetched.current.rows.findIndex(

@@ -6,7 +6,7 @@
  * and a change is seen in the panel and the list at once (test/e2e/console.test.ts,
  * test/e2e/console-accounts.test.ts).
  */
-import { useEffect, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import type { AccountView, CreditView, ListView, PlanView } from '../admin/views.js';
 import { AccountHourCharts, AccountRangeCharts } from './account-charts.js';
 import {
@@ -19,8 +19,8 @@ import {
 import { AccountKeys } from './account-keys.js';
 import { AccountList, ROWS_MAX } from './account-list.js';
 import { type AccountOrder, useAccountRows, useSortedAccounts } from './account-rows.js';
-import { fetchRows, type FirstRows } from './api.js';
-import { useAction, useView } from './api-hooks.js';
+import { fetchRows } from './api.js';
+import { useRead, useView } from './api-hooks.js';
 import { may } from './session.js';
 import { addressOf, callsAddress, openPage } from './address.js';
 import {
@@ -317,11 +317,8 @@ const CREDITS_SHOWN = 10;
  * ROWS_OF_CSV_MAX. They are fetched again after each credit or debit, because each changes `credited`.
  */
 function AccountCredits({ account }: { readonly account: AccountView }) {
-  const [credits, setCredits] = useState<FirstRows<CreditView>>();
-  const { error, run } = useAction(async () => {
-    setCredits(await fetchRows<CreditView>(`/accounts/${encodeURIComponent(account.id)}/credits`));
-  });
-  useEffect(() => run(), [account.credited]);
+  const path = `/accounts/${encodeURIComponent(account.id)}/credits`;
+  const { view: credits, error } = useRead(`${path} ${account.credited}`, () => fetchRows<CreditView>(path));
   if (credits === undefined) return <ErrorText text={error} />;
   const newestFirst = credits.rows.toReversed();
   return (

@@ -12,7 +12,9 @@ import type { ListView } from '../admin/views.js';
 import { fetchRows, type FirstRows, get, isUnreached, queryOf, type QueryValues, textOf } from './api.js';
 
 /** The pause before what is requested only once is requested again, if the gateway could not be reached. */
-const RETRY_MS = 5_000;
+export const RETRY_MS = 5_000;
+/** How long no other request is sent by the clock while one is awaited. Its connection may be dead then. */
+const AWAITED_MS_MAX = 30_000;
 
 interface ViewState<View> {
   /** The last view that came. After a change of the path: the former path's view until the next comes. */
@@ -46,14 +48,14 @@ export function useRows<Row>(
 }
 
 /**
- * Calls `read` at first, at each change of `path`, and every `refreshMs`. `path` identifies what is read:
- * responses for an earlier path are dropped. So is a response that comes after that of a later request, and
- * one of a request from before `setView`.
+ * As `useView`, for what is not one view below `/admin/v1`. Calls `read` at first, at each change of `path`,
+ * and every `refreshMs`. `path` identifies what is read: responses for an earlier path are dropped. So is a
+ * response that comes after that of a later request, and one of a request from before `setView`.
  */
-function useRead<View>(
+export function useRead<View>(
   path: string | undefined,
   read: (path: string) => Promise<View>,
-  refreshMs: number | undefined,
+  refreshMs?: number,
 ): ViewState<View> {
   const [view, setView] = useState<View>();
   const [error, setError] = useState<unknown>();
@@ -61,11 +63,11 @@ function useRead<View>(
   latestPath.current = path;
   /** Numbers of requests: of the last one that was sent, and of the one whose response is shown. */
   const requests = useRef({ sent: 0, shown: 0 }).current;
-  const reload = useCallback((): void => {
+  const request = useCallback(async (): Promise<void> => {
     if (path === undefined) return;
     const requestNumber = ++requests.sent;
     const isNewer = (): boolean => latestPath.current === path && requestNumber > requests.shown;
-    read(path).then(
+    await read(path).then(
       (newView) => {
         if (!isNewer()) return;
         requests.shown = requestNumber;
@@ -80,9 +82,10 @@ function useRead<View>(
     );
     // `read` is another function at each call, but reads the same for the same path.
   }, [path]);
+  const reload = useCallback((): void => void request(), [request]);
   useEffect(reload, [reload]);
   // The plans or models that a page needs would be missing for as long as it is open.
-  useRefresh(reload, refreshMs ?? (isUnreached(error) ? RETRY_MS : undefined));
+  useRefresh(request, refreshMs ?? (isUnreached(error) ? RETRY_MS : undefined));
   const setNewer = (newer: View): void => {
     requests.shown = requests.sent;
     setView(newer);
@@ -90,12 +93,23 @@ function useRead<View>(
   return { view, error: error === undefined ? undefined : textOf(error), reload, setView: setNewer };
 }
 
-/** Calls `refresh` every `periodMs` while the browser shows the console; never if `periodMs` is undefined. */
-export function useRefresh(refresh: () => void, periodMs: number | undefined): void {
+/**
+ * Calls `refresh` every `periodMs` while the browser shows the console; never if `periodMs` is undefined.
+ * While its last promise is pending, it is not called, for at most AWAITED_MS_MAX: a slow gateway would get
+ * ever more requests. The promise must not reject.
+ */
+export function useRefresh(refresh: () => void | Promise<void>, periodMs: number | undefined): void {
   useEffect(() => {
     if (periodMs === undefined) return undefined;
+    /** When the call was made that is awaited; -Infinity if none is. */
+    let awaitedSinceMs = -Infinity;
     const timer = setInterval(() => {
-      if (!document.hidden) refresh();
+      const nowMs = performance.now();
+      if (document.hidden || nowMs - awaitedSinceMs < AWAITED_MS_MAX) return;
+      awaitedSinceMs = nowMs;
+      void Promise.resolve(refresh()).then(() => {
+        if (awaitedSinceMs === nowMs) awaitedSinceMs = -Infinity;
+      });
     }, periodMs);
     return () => clearInterval(timer);
   }, [refresh, periodMs]);
@@ -104,6 +118,8 @@ export function useRefresh(refresh: () => void, periodMs: number | undefined): v
 interface Action<Args extends readonly unknown[]> {
   /** Why the last run failed; undefined if it did not, and during a run. */
   readonly error: string | undefined;
+  /** Whether the last run failed because the gateway could not be reached. */
+  readonly isUnreached: boolean;
   readonly isBusy: boolean;
   readonly run: (...args: Args) => void;
 }
@@ -112,7 +128,7 @@ interface Action<Args extends readonly unknown[]> {
 export function useAction<Args extends readonly unknown[]>(
   act: (...args: Args) => Promise<void>,
 ): Action<Args> {
-  const [error, setError] = useState<string>();
+  const [error, setError] = useState<unknown>();
   const [isBusy, setBusy] = useState(false);
   const lastRunNumber = useRef(0);
   const run = (...args: Args): void => {
@@ -120,13 +136,18 @@ export function useAction<Args extends readonly unknown[]>(
     setBusy(true);
     setError(undefined);
     void act(...args)
-      .catch((reason: unknown) => setError(textOf(reason)))
+      .catch(setError)
       .finally(() => {
         // A later run may still go on, such as one with other filters.
         if (runNumber === lastRunNumber.current) setBusy(false);
       });
   };
-  return { error, isBusy, run };
+  return {
+    error: error === undefined ? undefined : textOf(error),
+    isUnreached: isUnreached(error),
+    isBusy,
+    run,
+  };
 }
 
 /** How long a page with filters waits for the next keystroke before it sends a request. */
@@ -170,7 +191,12 @@ export function usePagedRows<Row, Filter extends QueryValues>(
   const hasRequested = useRef(false);
   const isLatest = (): boolean => latestQuery.current === query;
   // A run does not wait for an earlier run, whose responses and errors are dropped if the filter has changed.
-  const { error, isBusy, run } = useAction(async (shownRows: readonly Row[], cursor?: string) => {
+  const {
+    error,
+    isUnreached: wasUnreached,
+    isBusy,
+    run,
+  } = useAction(async (shownRows: readonly Row[], cursor?: string) => {
     let next = cursor;
     for (let requests = 0; requests < REQUESTS_MAX; requests++) {
       const request = get<ListView<Row>>(path + queryOf({ ...filter, limit: pageRows, cursor: next }));
@@ -192,6 +218,8 @@ export function usePagedRows<Row, Filter extends QueryValues>(
   }, [query]);
   useEffect(() => () => void (latestQuery.current = undefined), []);
   const isCurrent = shown !== undefined && queryOf(shown.filter) === query;
+  // Later pages are requested by a button, and the first one by nobody.
+  useRefresh(() => run([]), wasUnreached && !isCurrent ? RETRY_MS : undefined);
   // Without a cursor the first page would come again, below its own rows.
   const canShowMore = isCurrent && !isBusy && shown.next !== null;
   const showMore = canShowMore ? () => run(shown.data, shown.next ?? undefined) : undefined;

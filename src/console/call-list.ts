@@ -11,8 +11,8 @@
  */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import type { CallsPageView, CallView } from '../admin/call-routes.js';
-import { get, queryOf, textOf } from './api.js';
-import { useRefresh, TYPING_MS } from './api-hooks.js';
+import { get, isUnreached, queryOf, textOf } from './api.js';
+import { RETRY_MS, useRefresh, TYPING_MS } from './api-hooks.js';
 
 const PAGE_CALLS = 100;
 /** How many searches are made in sequence, some 70 ms each, before the operator has to ask again. */
@@ -68,7 +68,11 @@ interface CallList {
 export function useCallList(filter: Readonly<Record<string, string | undefined>>): CallList {
   const query = queryOf(filter);
   const [shown, setShown] = useState<ShownCalls>();
-  const [error, setError] = useState<string>();
+  const [error, setError] = useState<unknown>();
+  /** Whether the first page of the latest list could not be fetched: without it there is no tail either. */
+  const [isFirstMissing, setFirstMissing] = useState(false);
+  /** Counts lists that were begun anew because the first page was missing. */
+  const [retries, setRetries] = useState(0);
   const [isLive, setLive] = useState(true);
   /** Undefined before the first list, and once the page is left. */
   const latestList = useRef<ListRequests | undefined>(undefined);
@@ -86,7 +90,7 @@ export function useCallList(filter: Readonly<Record<string, string | undefined>>
         setError(undefined);
         onPage(page);
       } catch (reason) {
-        if (latestList.current === list) setError(textOf(reason));
+        if (latestList.current === list) setError(reason);
       }
     },
     // `filter` is another object at each call, but `query` is the same text for the same filters.
@@ -130,6 +134,7 @@ export function useCallList(filter: Readonly<Record<string, string | undefined>>
   useEffect(() => {
     const list: ListRequests = { tailCursor: undefined, isFetchingOlder: true };
     latestList.current = list;
+    setFirstMissing(false);
     const timer = setTimeout(
       () =>
         void request(list, { limit: PAGE_CALLS }, (page) => {
@@ -139,6 +144,8 @@ export function useCallList(filter: Readonly<Record<string, string | undefined>>
           // A page without `searchedTo` is full, or has all calls.
           if (searchedTo === null) list.isFetchingOlder = false;
           else void addOlder(list, next, PAGE_CALLS - data.length);
+        }).then(() => {
+          if (latestList.current === list) setFirstMissing(list.tailCursor === undefined);
         }),
       // Only changed filters are being typed.
       shown === undefined ? 0 : TYPING_MS,
@@ -148,7 +155,9 @@ export function useCallList(filter: Readonly<Record<string, string | undefined>>
       latestList.current = undefined;
     };
     // Without `shown`: calls that come later begin no other list.
-  }, [request]);
+  }, [request, retries]);
+  const beginAnew = useCallback((): void => setRetries((count) => count + 1), []);
+  useRefresh(beginAnew, isFirstMissing && isUnreached(error) ? RETRY_MS : undefined);
 
   const addNewer = useCallback((): void => {
     const list = latestList.current;
@@ -185,5 +194,5 @@ export function useCallList(filter: Readonly<Record<string, string | undefined>>
     const next = shown?.next ?? null;
     void addOlder(list, next, next === FROM_NEWEST ? PAGE_CALLS + CALLS_SHOWN_MAX : PAGE_CALLS);
   };
-  return { shown, error, isLive, setLive, showOlder };
+  return { shown, error: error === undefined ? undefined : textOf(error), isLive, setLive, showOlder };
 }

@@ -11,8 +11,8 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { PLAYGROUND_PATH } from '../admin/addresses.js';
 import type { CallView } from '../admin/call-routes.js';
 import type { ListView, ModelView } from '../admin/views.js';
-import { get, requestJson, textOf } from './api.js';
-import { useView } from './api-hooks.js';
+import { get, requestJson } from './api.js';
+import { useRead, useView } from './api-hooks.js';
 import { chat, type ChatRequest, type Message, type CallProgress } from './chat-stream.js';
 import { CodeSamples } from './code-samples.js';
 import { Button, Choice, ErrorText, Field, idsOf, type Input, TextField, useInput } from './controls.js';
@@ -27,20 +27,18 @@ interface Turn {
 export function PlaygroundPage() {
   const { view, error: modelsError } = useView<ListView<ModelView>>('/models');
   const models = view?.data ?? [];
-  const [error, setError] = useState<string>();
-  const baseUrl = useInput();
+  const { view: address, error } = useRead(PLAYGROUND_PATH, (path) =>
+    requestJson<{ base_url: string }>('GET', path),
+  );
+  /** Undefined until the operator types an address. */
+  const [typedUrl, setTypedUrl] = useState<string>();
+  const baseUrl = { value: typedUrl ?? address?.base_url ?? '', onValue: setTypedUrl };
   const fields = useCallFields();
   const typedText = useInput();
   const [turns, setTurns] = useState<readonly Turn[]>([]);
   const [isBusy, setBusy] = useState(false);
   const [pageController] = useState(() => new AbortController());
   useEffect(() => () => pageController.abort(), []);
-  useEffect(() => {
-    requestJson<{ base_url: string }>('GET', PLAYGROUND_PATH).then(
-      (view) => baseUrl.onValue(view.base_url),
-      (reason: unknown) => setError(textOf(reason)),
-    );
-  }, []);
 
   const model = fields.chosenModel.value === '' ? (models[0]?.id ?? '') : fields.chosenModel.value;
   const request = requestOf(fields, model, messagesOf(turns, typedText.value));

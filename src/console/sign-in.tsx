@@ -5,9 +5,9 @@
  * Must hold: the token is sent once and stored nowhere (test/e2e/console.test.ts,
  * test/e2e/console-oidc.test.ts).
  */
-import { useEffect, useState } from 'preact/hooks';
+import { SESSION_PATH } from '../admin/addresses.js';
 import type { OidcView } from '../admin/oidc.js';
-import { useAction } from './api-hooks.js';
+import { useAction, useRead } from './api-hooks.js';
 import { fetchProvider, signIn } from './session.js';
 import { leaveTo } from './address.js';
 import { Button, ErrorText, Logo, TextField, useInput } from './controls.js';
@@ -20,11 +20,8 @@ interface SignInProps {
 
 export function SignIn({ providerSignOut, onSignedIn }: SignInProps) {
   const token = useInput();
-  const [provider, setProvider] = useState<OidcView>();
-  useEffect(() => {
-    // If the request fails, the form offers only the token. Sending the token then shows the error.
-    fetchProvider().then(setProvider, () => undefined);
-  }, []);
+  // While the request fails, the form offers only the token. Sending the token then shows the error.
+  const { view: provider } = useRead(SESSION_PATH, fetchProvider);
   const { error, isBusy, run } = useAction(async () => {
     await signIn(token.value.trim());
     onSignedIn();

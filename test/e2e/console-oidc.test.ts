@@ -95,3 +95,19 @@ void t.test('an operator’s way by another site', SKIP, async (t) => {
   await other.getByLabel('Admin token').waitFor();
   await gateway.stop();
 });
+
+void t.test('the provider is offered as soon as the gateway is there again', SKIP, async (t) => {
+  const issuer = 'https://login.example.com';
+  const oidc = oidcSettings(issuer, 'https://tollgate.example.com/admin/session/oidc/callback');
+  const { gateway } = await startBed(t, { admin: { oidc } }, { env: OIDC_ENV });
+  const { page } = await (await startBrowser(t)).open();
+  let isAway = true;
+  await page.route('**/admin/session', (route) =>
+    isAway ? route.fulfill({ status: 502, contentType: 'text/html', body: '<p>Later' }) : route.continue(),
+  );
+  await page.goto(`http://127.0.0.1:${gateway.admin.port}/`);
+  await page.getByRole('button', { name: 'Sign in', exact: true }).waitFor();
+  isAway = false;
+  await page.getByRole('button', { name: 'Sign in with login.example.com' }).waitFor();
+  await gateway.stop();
+});

@@ -449,3 +449,30 @@ void t.test('more accounts than the list can have are told', SKIP, async (t) => 
   await goTo(page, 'Accounts');
   await page.getByText('600,000 accounts: the first 300,000 are listed, search for the others').waitFor();
 });
+
+void t.test('what a page asks for once is asked for again after a proxy answered', SKIP, async (t) => {
+  const { page, gateway } = await startConsole(t);
+  const { accountId } = await gateway.admin.customer({ credit: '7.25' });
+  let isAway = true;
+  let refused = 0;
+  const answer = async (route: Route): Promise<void> => {
+    if (isAway) refused += 1;
+    await (isAway
+      ? route.fulfill({ status: 200, contentType: 'text/html', body: '<p>Later' })
+      : route.continue());
+  };
+  for (const path of ['playground', 'v1/accounts/*/credits?*']) await page.route(`**/admin/${path}`, answer);
+  const back = async (): Promise<void> => {
+    await page.getByText('Not the gateway answered').first().waitFor();
+    t.ok(refused > 0);
+    isAway = false;
+  };
+  await goTo(page, 'Playground');
+  await back();
+  const base = page.getByLabel('Base address');
+  await eventually('the base address', async () => ((await base.inputValue()) === '' ? undefined : true));
+  isAway = true;
+  await page.goto(`${new URL(page.url()).origin}/#/accounts/${accountId}`);
+  await back();
+  await page.getByRole('region', { name: 'Credits' }).getByText('7.25').waitFor();
+});

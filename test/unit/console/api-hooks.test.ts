@@ -1,10 +1,14 @@
-/** What the console shows of responses that come out of order. Its file is bundled for Node, with Preact. */
+/**
+ * What the console shows of responses that come out of order, late or not at all. Its file is bundled for
+ * Node, with Preact.
+ */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { build } from 'esbuild';
-import t from 'tap';
+import t, { type Test } from 'tap';
+import { eventually } from '../../support/gateway.js';
 
 interface Shown {
   readonly view: string | undefined;
@@ -14,11 +18,12 @@ interface Shown {
 }
 interface Paged {
   readonly shown: { readonly data: readonly number[] } | undefined;
+  readonly error: string | undefined;
   readonly showMore: (() => void) | undefined;
 }
 interface Bundle {
   readonly usePagedRows: (path: string, filter: object) => Paged;
-  readonly useView: (path: string) => Shown;
+  readonly useView: (path: string, refreshMs?: number) => Shown;
   readonly render: (child: unknown, parent: unknown) => void;
   readonly h: (component: () => null, props: null) => unknown;
 }
@@ -122,4 +127,69 @@ void t.test('a view without a period is asked for again while the gateway cannot
   await pause(100);
   t.equal(requests, requestsOfView, 'the gateway itself has responded');
   t.same([...new Set(periodsMs)], [5_000]);
+});
+
+/** Timers of a page run a hundred times as fast. */
+function hastenTimers(t: Test): void {
+  const { setInterval: startInterval } = globalThis;
+  const startFast = (callback: () => void, periodMs: number): unknown =>
+    startInterval(callback, periodMs / 100);
+  t.intercept(globalThis, 'setInterval', { value: startFast as never });
+}
+
+void t.test('a gateway that is slow gets no second request by the clock, unless one is lost', async (t) => {
+  const answers: ((view: string) => void)[] = [];
+  const respond = (): Promise<Response> =>
+    new Promise((resolve) => answers.push((view) => resolve(Response.json(view))));
+  t.intercept(globalThis, 'fetch', { value: respond });
+  t.intercept(globalThis, 'document' as never, { value: {} as never });
+  let nowMs = 0;
+  t.intercept(globalThis, 'performance', { value: { now: () => nowMs } as never });
+  hastenTimers(t);
+  const { useView, render, h } = await bundle();
+  let shown!: Shown;
+  const Page = (): null => {
+    shown = useView('/status', 2_000);
+    return null;
+  };
+  const root = { childNodes: [], firstChild: null };
+  render(h(Page, null), root);
+  await eventually('the first request of the clock', () => answers[1]);
+  await pause(200);
+  t.equal(answers.length, 2, 'the page’s own and one of the clock');
+  answers[1]!('second');
+  await eventually('the next request', () => answers[2]);
+  t.equal(shown.view, 'second');
+  await pause(100);
+  t.equal(answers.length, 3);
+  nowMs += 30_000;
+  await eventually('a request in place of the lost one', () => answers[3]);
+  render(null, root);
+});
+
+void t.test('the first page of a list is asked for again after the gateway was away', async (t) => {
+  const answers = [
+    new Response('<html>', { status: 502 }),
+    Response.json({ data: [1], next: '1' }),
+    new Response('<html>', { status: 502 }),
+  ];
+  t.intercept(globalThis, 'fetch', { value: () => Promise.resolve(answers.shift()) });
+  t.intercept(globalThis, 'document' as never, { value: {} as never });
+  hastenTimers(t);
+  const { usePagedRows, render, h } = await bundle();
+  let paged!: Paged;
+  const Page = (): null => {
+    paged = usePagedRows('/changes', {});
+    return null;
+  };
+  const root = { childNodes: [], firstChild: null };
+  render(h(Page, null), root);
+  const showMore = await eventually('the first page', () => paged.showMore);
+  t.equal(paged.error, undefined);
+  showMore();
+  await eventually('the error of the second page', () => paged.error);
+  await pause(200);
+  t.same(paged.shown?.data, [1], 'it waits for the button');
+  t.match(paged.error, '502');
+  render(null, root);
 });

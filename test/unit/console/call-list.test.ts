@@ -8,6 +8,7 @@ import t, { type Test } from 'tap';
 import { eventually } from '../../support/gateway.js';
 
 interface List {
+  readonly error: string | undefined;
   readonly shown: { readonly calls: readonly { readonly request_id: string }[] } | undefined;
   readonly setLive: (isLive: boolean) => void;
   readonly showOlder: () => void;
@@ -51,10 +52,10 @@ const kindOf = (query: URLSearchParams): Kind => {
 };
 
 /** Shows the list of the account `a`. Its requests wait until the test responds to them. */
-async function show(t: Test) {
+async function show(t: Test, failsAtFirst?: Kind) {
   const requests: Request[] = [];
   const taken = new Set<Request>();
-  let failing: Kind | undefined;
+  let failing = failsAtFirst;
   const fetchCalls = (path: string): Promise<Response> =>
     new Promise((resolve) => {
       const respond: Request['respond'] = (ids, { next = null, newest = '0' }) => {
@@ -192,4 +193,25 @@ void t.test('a tail that cannot fetch the newest calls goes on where it was', as
   tail.respond(full, { newest: '3' });
   (await take('first')).respond(['z9'], { newest: '900' });
   await shown('z9', 1);
+});
+
+void t.test('a first page that a gateway did not give while it was away is asked for again', async (t) => {
+  const { setInterval: startInterval } = globalThis;
+  const startFast = (callback: () => void, periodMs: number): unknown =>
+    startInterval(callback, periodMs / 100);
+  t.intercept(globalThis, 'setInterval', { value: startFast as never });
+  const { list, ids, failNext, filterBy, shown, take } = await show(t, 'first');
+  (await take('first')).respond(['a1'], { newest: '1' });
+  await shown('a1', 1);
+  t.equal(list().error, undefined);
+  failNext('first');
+  filterBy('b');
+  await eventually('the error of the list of b', () => list().error);
+  (await take('first', 'b')).respond(['b1'], { newest: '2' });
+  await shown('b1', 1);
+  await take('tail', 'b');
+  t.same(ids(), ['b1'], 'live again');
+  list().setLive(false);
+  // Preact stops the timer some time after, and it wants `document`.
+  await pause(300);
 });
