@@ -44,12 +44,13 @@ interface PageAddress {
 }
 
 function readAddress(): PageAddress {
-  const [path = '', query = ''] = location.hash.replace(/^#\/?/, '').split('?', 2);
+  // A filter that somebody typed may have question marks of its own.
+  const [path = '', ...queries] = location.hash.replace(/^#\/?/, '').split('?');
   const [page = '', item = ''] = path.split('/');
   return {
     page: page === '' ? 'overview' : page,
     item: decode(item),
-    filters: Object.fromEntries(new URLSearchParams(query)),
+    filters: Object.fromEntries(new URLSearchParams(queries.join('?'))),
   };
 }
 
@@ -85,7 +86,9 @@ export function usePageAddress(): PageAddress {
     const onChange = (): void => {
       if (isPageKept()) {
         // A new entry of the history, which calls no `hashchange`. `#/`, because an empty text is no address.
-        history.pushState(null, '', openHash === '' ? '#/' : openHash);
+        // Of several components that have the address, the first puts it back.
+        const address = openHash === '' ? '#/' : openHash;
+        if (location.hash !== address) history.pushState(null, '', address);
         return;
       }
       openHash = location.hash;

@@ -82,6 +82,8 @@ export function seriesMaker<Row>(times: readonly number[], rows: ReadonlyMap<num
 const HEIGHT_PX = 168;
 const FONT = '11px system-ui, sans-serif';
 const AXIS_WIDTH_PX = 56;
+/** A digit's width in FONT, for amounts of money with many decimals, which take a wider axis. */
+const DIGIT_PX = 7;
 const TIME_STEPS_SECONDS = [
   10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200, 86_400, 172_800, 432_000, 864_000,
   2_592_000,
@@ -206,7 +208,9 @@ function optionsOf(latest: { readonly current: ChartProps }, width: number): uPl
       },
       {
         ...axis,
-        size: AXIS_WIDTH_PX,
+        // The labels are null while there is no value.
+        size: (_, labels: readonly string[] | null) =>
+          Math.max(AXIS_WIDTH_PX, ...(labels ?? []).map((label) => (label.length + 1) * DIGIT_PX)),
         space: 36,
         values: (_, splits) => splits.map((value) => latest.current.format(value)),
       },

@@ -64,11 +64,10 @@ export function sumOfMoney(texts: readonly string[]): string {
   return decimalOf(texts.reduce((picoUnits, text) => picoUnits + picoUnitsOfExact(text), 0n));
 }
 
-/** An amount of money that is a float, as charts have it: `0.0012`, `12.3k`. */
+/** An amount of money that is a float, as charts have it: `0.0012`, `12.3k`, and never `3.0e-6`. */
 export function roughMoney(value: number): string {
-  if (value === 0) return '0';
-  if (Math.abs(value) < 0.0001) return value.toExponential(1);
-  return Math.abs(value) < 1 ? String(Number(value.toPrecision(2))) : shortNumber(value);
+  if (Math.abs(value) >= 1) return shortNumber(value);
+  return value.toLocaleString('en', { maximumSignificantDigits: 2 });
 }
 
 /** `1.23 s`, `12.3 ms`: three figures, so that 999.5 ms is `1 s`. A dash for null. */

@@ -6,8 +6,13 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { build } from 'esbuild';
 import t from 'tap';
 
+interface PageAddress {
+  readonly page: string;
+  readonly item: string;
+  readonly filters: Readonly<Record<string, string>>;
+}
 interface Bundle {
-  readonly usePageAddress: () => { readonly page: string; readonly item: string };
+  readonly usePageAddress: () => PageAddress;
   readonly keepPage: () => () => void;
   readonly render: (child: unknown, parent: unknown) => void;
   readonly h: (component: () => null, props: null) => unknown;
@@ -26,30 +31,38 @@ async function bundle(): Promise<Bundle> {
 
 void t.test('while a dialog keeps the page, no address opens another', async (t) => {
   const address = { hash: '' };
-  let onHashChange: (() => void) | undefined;
+  const listeners: (() => void)[] = [];
+  let pushes = 0;
   const globals = {
     location: address,
     // As the browser's, which calls no `hashchange`.
-    history: { pushState: (_state: null, _title: string, url: string) => (address.hash = url) },
-    addEventListener: (_type: string, listener: () => void) => (onHashChange = listener),
+    history: {
+      pushState: (_state: null, _title: string, url: string) => {
+        pushes += 1;
+        address.hash = url;
+      },
+    },
+    addEventListener: (_type: string, listener: () => void) => listeners.push(listener),
     removeEventListener: () => undefined,
     document: {},
   };
   for (const [name, value] of Object.entries(globals))
     t.intercept(globalThis, name as never, { value: value as never });
   const { usePageAddress, keepPage, render, h } = await bundle();
-  let open: { readonly page: string; readonly item: string } | undefined;
+  let open: PageAddress | undefined;
   const Page = (): null => {
     open = usePageAddress();
     return null;
   };
   const go = async (hash: string): Promise<void> => {
     address.hash = hash;
-    onHashChange!();
+    for (const listener of listeners) listener();
     await pause(20);
   };
-  render(h(Page, null), { childNodes: [], firstChild: null });
-  while (onHashChange === undefined) await pause(5);
+  // Two components may have the address.
+  for (let components = 0; components < 2; components++)
+    render(h(Page, null), { childNodes: [], firstChild: null });
+  while (listeners.length < 2) await pause(5);
   for (const [hash, shown] of [
     ['', '#/'],
     ['#/accounts/acct_1', '#/accounts/acct_1'],
@@ -61,10 +74,16 @@ void t.test('while a dialog keeps the page, no address opens another', async (t)
       await go(other);
       t.same(open, before, `${other} opens nothing`);
       t.equal(address.hash, shown, 'the address is that of the page');
+      t.ok(pushes <= 1, 'one entry of the history in place of that which was left');
+      pushes = 0;
     }
     letGo();
     await go('#/operators');
     t.match(open, { page: 'operators', item: '' });
     await go(hash);
   }
+  await go('#/calls/req_1?code=what?&model=a=b');
+  t.match(open, { page: 'calls', item: 'req_1', filters: { code: 'what?', model: 'a=b' } });
+  await go('#groups');
+  t.match(open, { page: 'groups', item: '', filters: {} });
 });

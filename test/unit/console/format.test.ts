@@ -9,6 +9,7 @@ interface Bundle {
   readonly axisMoment: (unixSeconds: number, shownSeconds: number, barSeconds?: number) => string;
   readonly bytes: (value: number) => string;
   readonly milliseconds: (value: number) => string;
+  readonly roughMoney: (value: number) => string;
   readonly percent: (part: number, whole: number) => string;
   readonly shortNumber: (value: number) => string;
 }
@@ -90,5 +91,21 @@ void t.test('all alone are 100 %', async (t) => {
   t.equal(percent(3, 3), '100 %');
   t.equal(percent(0, 3), '0 %');
   t.equal(percent(1, 3), '33.3 %');
+  t.end();
+});
+
+void t.test('a little money is written in decimals', async (t) => {
+  const { roughMoney } = await bundle();
+  for (const [value, text] of [
+    [0, '0'],
+    [3e-6, '0.000003'],
+    [-2.51e-7, '-0.00000025'],
+    [1e-12, '0.000000000001'],
+    [0.000_228, '0.00023'],
+    [0.999, '1'],
+    [1_234.5, '1,235'],
+    [12_345, '12.3k'],
+  ] as const)
+    t.equal(roughMoney(value), text);
   t.end();
 });
