@@ -42,11 +42,10 @@ function idsOf(models: SettingsDraft['models']): string[] {
 
 /** Reports every error between settings. */
 export function crossCheck(draft: SettingsDraft, report: Report, hasErrors: HasErrors): void {
-  checkModelNames(draft.models, report);
+  checkNames(draft, report);
   checkFallbacks(draft.models, report);
   checkLongPrices(draft.models, report);
   checkServices(draft.models, report, hasErrors);
-  checkPlanNames(draft.plans, report);
   checkPlanModels(draft, report);
   checkModelLimits(draft, report, hasErrors);
   checkFiles(draft, report);
@@ -56,22 +55,28 @@ export function crossCheck(draft: SettingsDraft, report: Report, hasErrors: HasE
   checkOidc(draft.admin?.oidc, report, hasErrors);
 }
 
-/** No two models may share a name, because callers use ids and aliases alike. */
-function checkModelNames(models: SettingsDraft['models'], report: Report): void {
-  /** By name: the first owner of the name, such as `the id of models[0]`. */
-  const owners = new Map<string, string>();
-  const check = (name: string | undefined, path: SettingPath, owner: string): void => {
+/** No two models may share a name, as callers use ids and aliases alike. No two plans may share an id. */
+function checkNames({ models, plans }: SettingsDraft, report: Report): void {
+  type Owners = Map<string, string>; // By name: the first owner of the name, such as `the id of models[0]`.
+  const check = (owners: Owners, name: string | undefined, path: SettingPath, owner: string): void => {
     if (name === undefined) return;
     const firstOwner = owners.get(name);
     if (firstOwner === undefined) owners.set(name, owner);
     else report(path, `got "${name}", which is already ${firstOwner}`);
   };
+  const modelOwners: Owners = new Map();
   // Ids are checked first: if an id equals an alias, the error names the alias.
-  models?.forEach((model, index) => check(model?.id, ['models', index, 'id'], `the id of models[${index}]`));
+  models?.forEach((model, index) =>
+    check(modelOwners, model?.id, ['models', index, 'id'], `the id of models[${index}]`),
+  );
   models?.forEach((model, index) =>
     model?.aliases?.forEach((alias, aliasIndex) =>
-      check(alias, ['models', index, 'aliases', aliasIndex], `an alias of models[${index}]`),
+      check(modelOwners, alias, ['models', index, 'aliases', aliasIndex], `an alias of models[${index}]`),
     ),
+  );
+  const planOwners: Owners = new Map();
+  plans?.forEach((plan, index) =>
+    check(planOwners, plan?.id, ['plans', index, 'id'], `the id of plans[${index}]`),
   );
 }
 
@@ -169,18 +174,6 @@ function unknownModel(
   return aliased === undefined
     ? `got "${text}", which names no model, the nearest known one is ${nearestName(text, ids, (id) => id) ?? ''}`
     : `got "${text}", which is an alias, want the id of its model: ${aliased}`;
-}
-
-/** No two plans may share an id. */
-function checkPlanNames(plans: SettingsDraft['plans'], report: Report): void {
-  /** The index of the first plan with each id. */
-  const firstIndices = new Map<string, number>();
-  plans?.forEach((plan, index) => {
-    if (plan?.id === undefined) return;
-    const firstIndex = firstIndices.get(plan.id);
-    if (firstIndex === undefined) firstIndices.set(plan.id, index);
-    else report(['plans', index, 'id'], `got "${plan.id}", which is already the id of plans[${firstIndex}]`);
-  });
 }
 
 /** Each id or pattern of a plan must match a model; otherwise it is probably misspelt. */

@@ -103,7 +103,7 @@ export class SettingsReader {
     this.#collectNames(root, '');
   }
 
-  /** Returns the settings; a value with an error is undefined. Does not change `raw`. Called once. */
+  /** Returns the settings; a value with an error is undefined. Does not change `raw`. */
   read(raw: unknown): unknown {
     return this.#read(this.#root, raw, []);
   }
@@ -192,29 +192,19 @@ export class SettingsReader {
     return raw.map((item: unknown, index) => this.#read(items, item ?? null, [...path, index]));
   }
 
-  /** Whether a list has neither too few nor too many entries. Reports it if it has. */
+  /** Whether a list or map has neither too few nor too many entries. Reports it if it has. */
   #hasLength(
     declaration: Declaration,
     entries: readonly unknown[],
     path: SettingPath,
     origin?: string,
   ): boolean {
-    if (entries.length >= (declaration.minItems ?? 0))
-      return !this.#reportLength(entries, declaration.maxItems, path, origin);
-    this.#reject(declaration, entries, path, origin);
+    const { minItems = 0, maxItems, maxProperties } = declaration;
+    const entriesMax = maxItems ?? maxProperties ?? Infinity;
+    if (entries.length >= minItems && entries.length <= entriesMax) return true;
+    if (entries.length < minItems) this.#reject(declaration, entries, path, origin);
+    else this.#options.report(path, `got ${entries.length} entries, want at most ${entriesMax}`, origin);
     return false;
-  }
-
-  /** Reports a list or map with more entries than the declaration permits. Returns whether it has more. */
-  #reportLength(
-    entries: readonly unknown[],
-    entriesMax: number | undefined,
-    path: SettingPath,
-    origin?: string,
-  ): boolean {
-    if (entriesMax === undefined || entries.length <= entriesMax) return false;
-    this.#options.report(path, `got ${entries.length} entries, want at most ${entriesMax}`, origin);
-    return true;
   }
 
   /** Reads a list from a variable: texts between commas. */
@@ -237,7 +227,7 @@ export class SettingsReader {
     // The only entry declares the values. Its pattern is for tools of JSON Schema: `x-names` is checked here.
     const [valueDeclaration = {}] = Object.values(declaration.patternProperties ?? {});
     const names = Object.keys(raw);
-    if (this.#reportLength(names, declaration.maxProperties, path)) return undefined;
+    if (!this.#hasLength(declaration, names, path)) return undefined;
     const matches = (pattern: string | undefined, name: string): boolean =>
       pattern !== undefined && new RegExp(pattern, 'i').test(name);
     const entries: [string, unknown][] = [];

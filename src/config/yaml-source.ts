@@ -57,14 +57,9 @@ export interface YamlSource {
 export function readConfigFile(path: string): string | undefined {
   const bytes = readBytes(path, CONFIG_BYTES_MAX);
   if (bytes === undefined || isUtf8(bytes)) return bytes?.toString('utf8');
-  let line = 1;
-  let start = 0;
-  for (;;) {
-    const end = bytes.indexOf('\n', start);
-    if (end === -1 || !isUtf8(bytes.subarray(start, end))) break;
-    line += 1;
-    start = end + 1;
-  }
+  // In Latin-1 a character is a byte, so the lines have the bytes as they are.
+  const lines = bytes.toString('latin1').split('\n');
+  const line = 1 + lines.findIndex((text) => !isUtf8(Buffer.from(text, 'latin1')));
   throw new Error(`line ${line} is not UTF-8: save the file in that encoding`);
 }
 

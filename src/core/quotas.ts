@@ -106,17 +106,10 @@ export function hasQuotas(limits: QuotaLimits): boolean {
   return Object.values(limits).some((limit) => limit !== undefined);
 }
 
-export const NO_QUOTAS: QuotaLimits = {
-  requestsPerMinute: undefined,
-  tokensPerMinute: undefined,
-  callsInFlight: undefined,
-  callsPerDay: undefined,
-  tokensPerDay: undefined,
-  callsPerMonth: undefined,
-  tokensPerMonth: undefined,
-  spendPerDay: undefined,
-  spendPerMonth: undefined,
-};
+// The cast: QUOTA_FIELDS has each field of the limits.
+export const NO_QUOTAS = Object.fromEntries(
+  Object.values(QUOTA_FIELDS).map((field) => [field, undefined]),
+) as { readonly [Field in keyof QuotaLimits]: undefined };
 
 /** An amount of a quota as views have it: a whole number, or money as decimal text. */
 export type QuotaAmount = number | string;

@@ -12,6 +12,7 @@ import { NO_QUOTAS, type QuotaLimits } from '../core/quotas.js';
 import type { AccountIndex } from '../core/units.js';
 import type { GroupPath } from './account-statement.js';
 import type { GroupRecord } from './account-record.js';
+import { groupPathTo } from './live-buffers.js';
 import type { QuotaUse } from './quota-use.js';
 import {
   assertReference,
@@ -189,19 +190,6 @@ export class Groups {
     return isNearEnough ? `, the nearest known one is ${nearest}` : ': see the list of groups';
   }
 
-  /** Returns the group and its ancestors, from the top down. */
-  pathOf(record: GroupRecord): GroupRecord[] {
-    // Damaged rows may make a circle, so the path ends at the greatest depth.
-    const path = [record];
-    for (let { parentId } = record; parentId !== undefined && path.length < GROUP_DEPTH_MAX;) {
-      const parent = this.#context.store.groups.find(parentId);
-      if (parent === undefined) break;
-      path.unshift(parent);
-      ({ parentId } = parent);
-    }
-    return path;
-  }
-
   /**
    * Returns the group as an account's statement shows it. If the group's row is missing or damaged, or a row
    * above is damaged, the path is the id alone, so that the account is listed all the same.
@@ -256,8 +244,9 @@ export class Groups {
     };
   }
 
+  /** The name alone if damaged rows leave no way to the top. */
   #namesTo(record: GroupRecord): string[] {
-    return this.pathOf(record).map(({ name }) => name);
+    return (groupPathTo(record, this.#context.store) ?? [record]).map(({ name }) => name);
   }
 
   /** Puts the record of a new group. Called in a commit, whose rollback also gives the slot back. */
@@ -268,7 +257,8 @@ export class Groups {
     if (namesake !== undefined)
       throw invalid(`name must be unique, and ${namesake.id} is named ${name} already`);
     const parentRecord = parent === undefined ? undefined : this.recordOf(parent, 'parent');
-    if (parentRecord !== undefined && this.pathOf(parentRecord).length >= GROUP_DEPTH_MAX) {
+    const parentPath = parentRecord && groupPathTo(parentRecord, store);
+    if (parentRecord !== undefined && (parentPath?.length ?? GROUP_DEPTH_MAX) >= GROUP_DEPTH_MAX) {
       throw invalid(
         `parent must be at most ${GROUP_DEPTH_MAX - 1} deep, so that no account is in more than ` +
           `${GROUP_DEPTH_MAX} groups, and ${parentRecord.name} is ${GROUP_DEPTH_MAX} deep`,

@@ -6,7 +6,6 @@
  * Must hold:
  * - A report has at most LINES_MAX lines, however many rows it sums; beyond, `add` throws. A report in work
  *   may have the lines of one page more.
- * - Each total is summed (test/unit/registry/usage-report.test.ts).
  * - After every commit the `cost` of all rows of an account adds up to the `spent` of its spending record,
  *   and likewise `uncovered`. The flush writes both at once, and the audit compares them
  *   (test/unit/store/audit.test.ts).
@@ -53,7 +52,7 @@ export interface UsageTotals {
 
 export interface UsageRecord extends UsageRowKey, UsageTotals {}
 
-export const NO_USAGE: UsageTotals = {
+const NO_COUNTS = {
   calls: 0,
   failedCalls: 0,
   estimatedCalls: 0,
@@ -64,9 +63,10 @@ export const NO_USAGE: UsageTotals = {
   cacheWrite1hTokens: 0,
   completionTokens: 0,
   reasoningTokens: 0,
-  cost: asPicoUnits(0n),
-  uncovered: asPicoUnits(0n),
 };
+const COUNT_NAMES = Object.keys(NO_COUNTS) as (keyof typeof NO_COUNTS)[];
+
+export const NO_USAGE: UsageTotals = { ...NO_COUNTS, cost: asPicoUnits(0n), uncovered: asPicoUnits(0n) };
 
 /** A row with the id of its account. */
 export interface UsageRow extends UsageRecord {
@@ -209,16 +209,7 @@ function nameOf(row: UsageRow, by: UsageDimension): string {
 type GrowingLine = { -readonly [Name in keyof UsageLine]: UsageLine[Name] };
 
 function addTo(line: GrowingLine, row: UsageTotals): void {
-  line.calls += row.calls;
-  line.failedCalls += row.failedCalls;
-  line.estimatedCalls += row.estimatedCalls;
-  line.fallbackCalls += row.fallbackCalls;
-  line.promptTokens += row.promptTokens;
-  line.cachedTokens += row.cachedTokens;
-  line.cacheWriteTokens += row.cacheWriteTokens;
-  line.cacheWrite1hTokens += row.cacheWrite1hTokens;
-  line.completionTokens += row.completionTokens;
-  line.reasoningTokens += row.reasoningTokens;
+  for (const name of COUNT_NAMES) line[name] += row[name];
   line.cost = asPicoUnits(line.cost + row.cost);
   line.uncovered = asPicoUnits(line.uncovered + row.uncovered);
 }
