@@ -66,12 +66,12 @@ export class Accounts {
    * live state gets what is on disk. Throws `invalid_parameters`, and `not_found` for an unknown group.
    */
   create(request: NewAccount): AccountStatement {
-    const { store } = this.#context;
+    const { store, live, catalog } = this.#context;
     const record = commitAndApply(
       store,
       () => this.put(request),
       ({ id }) => store.findAccount(id),
-      (account) => this.open(account),
+      (account) => live.openAccount(account, catalog),
     );
     return this.statementOf(record);
   }
@@ -129,9 +129,9 @@ export class Accounts {
 
   /**
    * Stores the record of a new account in slot `index`, and its credit, or throws `invalid_parameters` or
-   * `not_found` before anything is stored. Call `put` inside `store.commit`, and `open` after the commit, or
-   * no listener knows the account before the next start. registry.ts does so for accounts with keys; for many
-   * accounts it counts `index` up itself.
+   * `not_found` before anything is stored. Call it in a commit, and `openAccount` of the live state after the
+   * commit, or no listener knows the account before the next start. registry.ts does so for accounts with
+   * keys; for many accounts it counts `index` up itself.
    */
   put(request: NewAccount, index = this.#context.store.freeAccountIndex()): AccountRecord {
     const { planId, credit, group } = request;
@@ -161,12 +161,6 @@ export class Accounts {
     store.putAccount(record);
     if (credit > 0n) store.openCredits(index, { amount: credit, note: 'opening balance', createdMs });
     return record;
-  }
-
-  /** Adds an account whose `put` is on disk to the live state. */
-  open(record: AccountRecord): void {
-    const { live, catalog } = this.#context;
-    live.openAccount(record, catalog);
   }
 
   /** Throws as `find`. */

@@ -25,7 +25,7 @@ import {
   notFound,
 } from './record-id.js';
 import { commitAndApply, ifReadable, type Page } from './record-store.js';
-import { assertCountable, recordMomentMs, type RegistryContext } from './registry-context.js';
+import { recordMomentMs, type RegistryContext } from './registry-context.js';
 
 export interface NewGroup {
   readonly name: string;
@@ -122,7 +122,7 @@ export class Groups {
     return this.#change(() => {
       const former = this.recordOf(idOrName);
       const changed = { ...former, limits: { ...former.limits, ...change } };
-      assertCountable(live, { kind: 'group', ...changed });
+      live.assertCountable({ kind: 'group', ...changed });
       store.groups.put(changed);
       return changed;
     });
@@ -275,7 +275,7 @@ export class Groups {
     const id = createId('grp_');
     const parentId = parentRecord?.id;
     const record = { index, id, name, parentId, createdMs, limits: { ...NO_QUOTAS, ...limits } };
-    assertCountable(live, { kind: 'group', ...record });
+    live.assertCountable({ kind: 'group', ...record });
     store.groups.put(record);
     return record;
   }

@@ -77,13 +77,6 @@ export function prefixOf(key: string): string {
   return key.slice(0, PREFIX_CHARS);
 }
 
-/** The counts of the minute and the day. The caller adds `quotas`. */
-export function inheritedOf(use: KeyUseRecord | undefined): InheritedUse | undefined {
-  if (use === undefined) return undefined;
-  const { minuteUsed, dayNumber, dayCalls, takenMs } = use;
-  return { minuteUsed, dayNumber, dayCalls, takenMs };
-}
-
 /**
  * Joins what is used `now` with what the key has `inherited`, which no process counts before the key is used
  * first. Each count of the result is that of the later period; of equal periods the greater count.

@@ -34,7 +34,7 @@ import {
   spellingsOf,
 } from './record-id.js';
 import { commitAndApply, type Page } from './record-store.js';
-import { assertCountable, recordMomentMs, type RegistryContext } from './registry-context.js';
+import { recordMomentMs, type RegistryContext } from './registry-context.js';
 
 /** A key with its use, as an operator reads it. */
 export interface KeyStatement {
@@ -105,12 +105,12 @@ export class Keys {
 
   /** The key is on disk and known to every thread on return. Throws `invalid_parameters` and `not_found`. */
   create(request: NewKey & { readonly account: string }): CreatedKey {
-    const { store } = this.#context;
+    const { store, live } = this.#context;
     return commitAndApply(
       store,
       () => this.put(this.#accounts.recordOf(request.account), request),
       (created) => (this.#isOnDisk(created) ? created : undefined),
-      ({ record }) => this.insert(record),
+      ({ record }) => live.putKey(record),
     );
   }
 
@@ -220,7 +220,7 @@ export class Keys {
     return store.keys.takeIndexes(count, slotRest.restedBeforeMs(), keysMax);
   }
 
-  /** Makes a key and puts its record. Call `put` in a commit, and `insert` after the commit. */
+  /** Makes a key and puts its record. Call it in a commit, and `live.putKey` after the commit. */
   put(account: AccountRecord, request: NewKey, index = this.takeSlots(1)[0]!): CreatedKey {
     const name = newName('name', request.name);
     for (const spelling of spellingsOf(name))
@@ -256,7 +256,7 @@ export class Keys {
       ...(isPrivate === true ? { isPrivate } : {}),
       ...(inherited === undefined ? {} : { inherited }),
     };
-    assertCountable(live, { kind: 'key', ...record });
+    live.assertCountable({ kind: 'key', ...record });
     store.keys.put(record);
     return { record, accountName: account.name, key };
   }
@@ -266,16 +266,11 @@ export class Keys {
     return this.#context.store.keys.find(record.id) !== undefined;
   }
 
-  /** Adds a key to the live state, after the commit in which `put` has written it. */
-  insert(record: KeyRecord): void {
-    this.#context.live.putKey(record);
-  }
-
   #change(idOrName: string, change: (key: KeyRecord) => KeyRecord): KeyStatement {
     const { store, live } = this.#context;
     const put = (): KeyRecord => {
       const changed = change(this.recordOf(idOrName));
-      assertCountable(live, { kind: 'key', ...changed });
+      live.assertCountable({ kind: 'key', ...changed });
       store.keys.put(changed);
       return changed;
     };

@@ -25,7 +25,7 @@ import { type AccountCounts, flushedStatement, liveStatement } from './account-s
 import type { Ledger } from '../ledger/ledger.js';
 import type { SettledQuotas } from '../ledger/scope-quotas.js';
 import type { Catalog } from './catalog.js';
-import { inheritedOf, type InheritedUse, type KeyRecord, type KeyUseRecord } from './key-record.js';
+import { type InheritedUse, type KeyRecord, type KeyUseRecord } from './key-record.js';
 import {
   accountStateOf,
   applyAccount,
@@ -98,22 +98,7 @@ export class SlotRest {
 }
 
 /** A key or a group, and the limits that it is to have. (Accounts have those of their plans.) */
-export type CountedScope = Exclude<SlotScope, { readonly kind: 'account' }> & Pick<LimitedScope, 'limits'>;
-
-/** Whether the ledger can count a scope with these limits: a quota record is free, or none is needed. */
-export function canCount({ keys, groups }: Ledger, scope: CountedScope): boolean {
-  const { limits } = scope;
-  return scope.kind === 'key' ? keys.hasRoom(scope.index, limits) : groups.hasRoom(scope.index, limits);
-}
-
-/** Throws `invalid_parameters` if the ledger has no free quota record for that key or group. */
-export function assertCountable(live: Pick<LiveState, 'canCount'>, scope: CountedScope): void {
-  if (live.canCount(scope)) return;
-  throw invalid(
-    'limits beyond requests_per_minute and calls_per_day cannot be counted: as many accounts, keys, groups and rules ' +
-      'for models have such limits as one gateway can count. Restart it if many of them were deleted',
-  );
-}
+type CountedScope = Exclude<SlotScope, { readonly kind: 'account' }> & Pick<LimitedScope, 'limits'>;
 
 /** Returns the present moment in whole milliseconds, as records have moments. */
 export function recordMomentMs(clock: Clock): WallMs {
@@ -132,10 +117,13 @@ export abstract class LiveState {
   readonly inheritsByRecord: boolean = false;
   protected readonly store: RecordStore;
   #directory: AccountDirectory | undefined;
+  readonly #ledger: Ledger | undefined;
 
-  constructor(store: RecordStore, directory?: AccountDirectory) {
+  /** Without a `ledger`, as in a command, all limits count as countable. */
+  constructor(store: RecordStore, directory?: AccountDirectory, ledger?: Ledger) {
     this.store = store;
     this.#directory = directory;
+    this.#ledger = ledger;
   }
 
   /**
@@ -157,8 +145,19 @@ export abstract class LiveState {
     this.#directory?.set(record);
   }
 
-  /** Whether the ledger can count a scope with these limits. */
-  abstract canCount(scope: CountedScope): boolean;
+  /** Throws `invalid_parameters` if that key or group needs a quota record of the ledger and none is free. */
+  assertCountable(scope: CountedScope): void {
+    if (this.#ledger === undefined) return;
+    const { keys, groups } = this.#ledger;
+    const { limits } = scope;
+    if (scope.kind === 'key' ? keys.hasRoom(scope.index, limits) : groups.hasRoom(scope.index, limits))
+      return;
+    throw invalid(
+      'limits beyond requests_per_minute and calls_per_day cannot be counted: as many accounts, keys, groups and rules ' +
+        'for models have such limits as one gateway can count. Restart it if many of them were deleted',
+    );
+  }
+
   /** Adds the group, or applies its changed limits. */
   abstract putGroup(record: GroupRecord): void;
   abstract removeGroup(record: GroupRecord): void;
@@ -180,9 +179,11 @@ export abstract class LiveState {
 
   /** What a rotated key has used of its own limits, for its successor; undefined if nothing is known. */
   useForSuccessor({ index }: KeyRecord, nowMs: WallMs): InheritedUse | undefined {
-    const counts = inheritedOf(this.keyUseOf(index, nowMs));
+    const use = this.keyUseOf(index, nowMs);
+    if (use === undefined) return undefined;
+    const { minuteUsed, dayNumber, dayCalls, takenMs } = use;
     const quotas = this.settledOf(index);
-    return counts && (quotas === undefined ? counts : { ...counts, quotas });
+    return { minuteUsed, dayNumber, dayCalls, takenMs, ...(quotas && { quotas }) };
   }
 }
 
@@ -193,15 +194,10 @@ export abstract class LiveState {
 export class StoreOnly extends LiveState {
   protected readonly calendar: Calendar;
 
-  /** `timezone` is `quota_timezone`. */
-  constructor(store: RecordStore, directory?: AccountDirectory, timezone?: string) {
-    super(store, directory);
+  /** `timezone` is `quota_timezone`. A SharedUses gets the directory that its ChangeApplier fills. */
+  constructor(store: RecordStore, directory?: AccountDirectory, timezone?: string, ledger?: Ledger) {
+    super(store, directory, ledger);
     this.calendar = new Calendar(timezone);
-  }
-
-  /** True: a command has no ledger. */
-  canCount(_scope: CountedScope): boolean {
-    return true;
   }
 
   putGroup(_record: GroupRecord): void {
@@ -264,7 +260,7 @@ export class OwnBuffers extends LiveState {
   readonly #live: LiveBuffers;
 
   constructor(store: RecordStore, live: LiveBuffers, directory?: AccountDirectory) {
-    super(store, directory);
+    super(store, directory, live.ledger);
     this.#live = live;
   }
 
@@ -279,10 +275,6 @@ export class OwnBuffers extends LiveState {
   override changeAccount(record: AccountRecord, catalog: Catalog): void {
     super.changeAccount(record, catalog);
     applyAccount(record, this.#live, catalog, this.store);
-  }
-
-  canCount(scope: CountedScope): boolean {
-    return canCount(this.#live.ledger, scope);
   }
 
   putGroup(record: GroupRecord): void {

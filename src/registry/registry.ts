@@ -139,15 +139,15 @@ export class Registry {
 
   /** Puts accounts with their keys in one transaction, and then into the live state. */
   #createAccounts(put: () => readonly MadeAccount[]): readonly MadeAccount[] {
-    const { accounts, keys } = this;
+    const { store, live, catalog } = this.#context;
     return commitAndApply(
-      this.#store,
+      store,
       put,
-      (made) => made.filter(({ record }) => this.#store.findAccount(record.id) !== undefined),
+      (made) => made.filter(({ record }) => store.findAccount(record.id) !== undefined),
       (made) => {
         for (const { record, createdKeys } of made) {
-          accounts.open(record);
-          for (const key of createdKeys) keys.insert(key.record);
+          live.openAccount(record, catalog);
+          for (const key of createdKeys) live.putKey(key.record);
         }
       },
     );

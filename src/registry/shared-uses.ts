@@ -16,14 +16,11 @@
 import { invariant } from '../core/errors.js';
 import { hasQuotas, type QuotaName } from '../core/quotas.js';
 import type { WallMs } from '../core/units.js';
-import type { Ledger } from '../ledger/ledger.js';
-import type { AccountDirectory } from './account-directory.js';
 import type { AccountRecord } from './account-record.js';
 import { type AccountCounts, type SharedUse, type KnownUses, sharedStatement } from './account-statement.js';
 import { type InheritedUse, type KeyRecord, mergeUse } from './key-record.js';
 import { inheritedQuotasOf, type LimitedScope, type QuotaUse, sharedQuotaUses } from './quota-use.js';
-import type { RecordStore } from './record-store.js';
-import { canCount, type CountedScope, StoreOnly } from './registry-context.js';
+import { StoreOnly } from './registry-context.js';
 
 /** Quotas that `InheritedUse.quotas` lacks: two have other fields, calls in flight are not inherited. */
 const NOT_IN_QUOTAS: readonly QuotaName[] = ['requests_per_minute', 'calls_per_day', 'calls_in_flight'];
@@ -37,19 +34,9 @@ const NOT_IN_QUOTAS: readonly QuotaName[] = ['requests_per_minute', 'calls_per_d
 export class SharedUses extends StoreOnly {
   /** Other processes learn from its record what a key inherits: this one cannot write to their buffers. */
   override readonly inheritsByRecord = true;
-  readonly #ledger: Ledger | undefined;
   /** While `show` runs: the uses that it got, and the ids that its `work` did not find there. */
   #knownUses: KnownUses | undefined;
   #missedIds: Set<string> | undefined;
-
-  /**
-   * `timezone` is `quota_timezone`. `ledger` counts the calls of this process; limits that it cannot count
-   * are rejected. Every gateway gives one. Without it, in tests of the registry, all limits are accepted.
-   */
-  constructor(store: RecordStore, directory: AccountDirectory, timezone?: string, ledger?: Ledger) {
-    super(store, directory, timezone);
-    this.#ledger = ledger;
-  }
 
   /**
    * Runs `work` with the uses in `known`, and returns what it returns. `missed` has the ids whose use `work`
@@ -80,10 +67,6 @@ export class SharedUses extends StoreOnly {
 
   override changeAccount(_record: AccountRecord): void {
     // The ChangeApplier changes the buffers and the directory.
-  }
-
-  override canCount(scope: CountedScope): boolean {
-    return this.#ledger === undefined ? super.canCount(scope) : canCount(this.#ledger, scope);
   }
 
   override statementOf(record: AccountRecord, nowMs: WallMs): AccountCounts {
