@@ -41,10 +41,7 @@ export type LockReply =
   | { readonly state: 'not_stored' }
   /** More calls hold locks, or more bytes of responses are being replayed, than the service allows: 503. */
   | { readonly state: 'busy' }
-  /**
-   * The response of the first call. When the listener no longer keeps its bytes it sends `replayed`: the
-   * service bounds the bytes of all responses that listeners replay.
-   */
+  /** The response of the first call. Its bytes count toward a bound until `replayed`. */
   | (EndedResponse & { readonly state: 'finished'; readonly bytes: Uint8Array });
 
 export type LockMessage =

@@ -2,9 +2,7 @@
  * Counts what calls take from their scopes (scope-chain.ts), and give back: calls in flight, calls of the
  * day, tokens, spending, holds. Ledger (ledger.ts) extends this class. Listeners admit and settle by it
  * (request/admit.ts, request/settle.ts); the main thread releases the calls of a dead listener
- * (gateway/accounting.ts). Each thread has an object of its own. `flights` counts the calls in flight of
- * accounts; those of other scopes are in quota records. If `Taken.scopeCount` is 0, the call took of its
- * account alone, and of no quota record.
+ * (gateway/accounting.ts). Each thread has an object of its own.
  *
  *     admit ──> settle ──> (reverse)      charged, and in rare cases reversed
  *          └──> release                   given back
@@ -58,7 +56,7 @@ import {
 import { NO_PERIOD, type Stocks } from './stocks.js';
 
 export interface CallsOptions extends ScopeTables, QuotaRejectionsOptions {
-  /** Calls in flight of accounts. */
+  /** Calls in flight of accounts; those of other scopes are in quota records. */
   readonly flights: Stocks;
   readonly dirty: DirtySet;
   readonly batch: QuotaBatch;

@@ -5,8 +5,6 @@
  * registry/live-buffers.ts sets limits, store/quota-uses.ts stores the use. `index` is the slot of a scope.
  * Any thread, unless a method says main thread.
  *
- * A key without limits has a record too, but no thread touches the record, so it takes no memory.
- *
  * Must hold: each take and each giving back marks the scope dirty, because a restart forgets what is not
  * flushed. This file marks for the day, which it alone reaches, window.ts for the minute, calls.ts for all
  * other quotas (test/unit/ledger/quotas.test.ts: a flush at each step of a call).

@@ -10,7 +10,7 @@ import type { Clock } from '../core/clock.js';
 import { COMMIT_WAIT_MS_MAX } from '../core/limits.js';
 import type { JournalWriter } from './journal.js';
 
-/** A response whose end waits until its charge is on disk. One of the two methods is called, once. */
+/** A response whose end waits until its charge is on disk. */
 export interface PendingCommit {
   onCommitted(): void;
   /** The store fails or is too slow: the charge may not be on disk. */

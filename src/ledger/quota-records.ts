@@ -1,8 +1,8 @@
 /**
- * Holds which scope has which quota record (layout.ts), and the limits of scopes and plans. A quota record
- * counts calls in flight, tokens, months and spending. scope-quotas.ts extends this class and counts the use;
- * scope-chain.ts reads the limits of each call's scopes. `record` is the index of a record, `quota` the
- * number of a quota in EXTENDED_QUOTAS. Any thread, unless a method says main thread.
+ * Holds which scope has which quota record (layout.ts), and the limits of scopes and plans. scope-quotas.ts
+ * extends this class and counts the use; scope-chain.ts reads the limits of each call's scopes. `record` is
+ * the index of a record, `quota` the number of a quota in EXTENDED_QUOTAS. Any thread, unless a method says
+ * main thread.
  *
  * Must hold: a scope has one record on all threads, and a record one scope. So a thread gives a scope a
  * record by a compare-exchange of the scope's word, and no record is given back. A thread that loses the

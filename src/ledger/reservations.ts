@@ -4,13 +4,11 @@
  *
  *     free ──open──> held ──claim──> settling ──close──> free
  *
- * `open` checks nothing, because `Calls` asks `isFree` before it takes anything; `close` throws if the
- * record is not claimed. A slot belongs to one listener, which alone opens it. If a listener settles a call
- * while the main thread, which takes the listener for dead, releases the call, the compare-exchange of
- * `claim` gives the record to one of the two. The other words are written before the state becomes held,
- * and read only by the thread that has claimed the record or owns the slot. A record that a listener had
- * claimed when its thread ended is closed by the main thread (Ledger.freeClaimedSlots), or no successor
- * could use the slot.
+ * A slot belongs to one listener, which alone opens it. If a listener settles a call while the main thread,
+ * which takes the listener for dead, releases the call, the compare-exchange of `claim` gives the record to
+ * one of the two. The other words are written before the state becomes held, and read only by the thread that
+ * has claimed the record or owns the slot. A record that a listener had claimed when its thread ended is
+ * closed by the main thread (Ledger.freeClaimedSlots), or no successor could use the slot.
  *
  * Must hold: a call is settled or released once, whoever claims it. Further tests:
  * test/unit/ledger/ledger.test.ts (who settles and who releases), test/threads/ledger-hammer.test.ts.
@@ -100,7 +98,7 @@ export class Reservations {
     return Atomics.load(this.#words32, stateAt(slot)) === STATE_FREE;
   }
 
-  /** Records what a call has taken. Called by the slot's listener, which has seen the slot free. */
+  /** Records what a call has taken. Checks nothing: `Calls` has seen the slot free before it took. */
   open(slot: CallSlot, hold: PicoUnits, taken: Taken): void {
     const words = this.#words32;
     const first = slot * layout.RESERVATION_WORDS32;

@@ -4,10 +4,9 @@
  * limits; store/quota-uses.ts stores and restores the use. Each thread has a ScopeQuotas of its own over the
  * same buffers. Any thread, unless a method says main thread.
  *
- * A scope that has such quotas has a quota record (layout.ts); every other scope has none and takes no
- * memory. `record` is the index of a record. Money is counted in nano-units, so that it fits a stock. What a
- * call holds and costs is rounded up. (A price of at most three decimals for a million tokens costs whole
- * nano-units.)
+ * `record` is the index of the scope's quota record (layout.ts). Money is counted in nano-units, so that it
+ * fits a stock. What a call holds and costs is rounded up. (A price of at most three decimals for a million
+ * tokens costs whole nano-units.)
  *
  * Must hold: what a call took of a period is given back to that period, and a take that fails takes nothing.
  * Test: test/unit/ledger/quotas.test.ts (trees of scopes at random; a call that midnight parts).

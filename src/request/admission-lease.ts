@@ -31,8 +31,7 @@ import { coordinatorRejection, LEASE_LATE } from './rejections.js';
  * refusal; the rejection still names the refused quota. If the time of a stage ends without a lease and
  * without a refusal, the rejection is LEASE_LATE, because perhaps no quota is used up.
  *
- * `admit` sets `context.asksLease` and `context.lackingNeeds` with each decision (admit.ts). Nothing clears
- * `context.refused`.
+ * `admit` sets `context.asksLease` with each decision. Nothing clears `context.refused`.
  */
 export class AdmissionAsk {
   readonly #context: CallContext;

@@ -113,15 +113,8 @@ export function chooseModel(
 
 /**
  * Admits the call, or returns the rejection and has taken nothing. Intake calls `admit` again after
- * AdmissionAsk has asked for a lease, so each field may be set again. `admit`, `chooseModel`, `reserve` and
- * `rejectionOf` set these fields of `context`:
- *
- *     admission                 for dispatch, delivery and settle
- *     modelIndex, models        for AdmissionAsk, dispatch, delivery, metrics and the call log
- *     tokenLimit, rateLimit     for the headers of the response; rateLimit only if its quota rejects
- *     quotasLeft                for the call log
- *     isOutputLowered           for Intake: a response with lowered output is not stored in the cache
- *     asksLease, lackingNeeds   for AdmissionAsk: whether the call may ask for a lease, and of how much
+ * AdmissionAsk has asked for a lease, so each field of `context` may be set again. CallContext tells which
+ * fields this phase sets.
  */
 export function admit(
   context: CallContext,

@@ -139,8 +139,8 @@ export class Connections {
   }
 
   /**
-   * The drain's time is over. From now on the drain waits only for calls that began during it. These calls
-   * get as much time again, which the main thread measures; earlier ones have had it.
+   * The drain's time is over, so the state becomes `late`. The calls that the drain then waits for get as
+   * much time again, which the main thread measures.
    */
   drainLate(): void {
     this.#drain.beginLate();

@@ -20,9 +20,7 @@ const SPARES_COUNT = 8;
 const MARGIN_COUNT = 8;
 /** How often the guard checks, and so how late it notices a shortage. A check takes some 10 µs. */
 const CHECK_PERIOD_MS = 100;
-/**
- * The period while the lowest free descriptor stays the same. Longer, because each check wakes the thread.
- */
+/** While the lowest free descriptor stays the same. Longer, because each check wakes the thread. */
 const IDLE_CHECK_PERIOD_MS = 1_000;
 
 export class DescriptorGuard {

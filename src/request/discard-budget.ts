@@ -23,11 +23,8 @@ const DISCARDED_BYTES_AT_ONCE = 64 * 1024 * 1024;
 const MS_PER_SECOND = 1_000;
 
 /**
- * Bounds how many bytes of bodies a listener reads only to discard them, because their requests have got a
- * response. A client that still writes its body when its connection ends may never see the response, so the
- * body of a rejected call is read to its end. But µWS reads half a megabyte of each connection before the
- * next one: 200 bodies at once kept a listener's other calls waiting for 0.7 s. So beyond the budget the
- * response ends its connection.
+ * How many bytes a listener reads only to discard them. µWS reads half a megabyte of each connection before
+ * the next one: 200 bodies at once kept a listener's other calls waiting for 0.7 s.
  */
 export class DiscardBudget {
   readonly #clock: Clock;

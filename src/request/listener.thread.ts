@@ -48,10 +48,7 @@ const init = workerData as ListenerInit;
 const main = parentPort;
 invariant(main !== null, 'a listener runs in a thread of the gateway');
 
-/**
- * Until the thread ends, publishes its event-loop delay and memory, and watches the main thread. Exported, as
- * `channel`, for gateway/listener-with-worker.thread.ts.
- */
+/** Until the thread ends, publishes its event-loop delay and memory, and watches the main thread. */
 export const health = new ThreadHealth(init.metrics, init.thread, {
   watchdog: new MainWatchdog(init.metrics),
 });

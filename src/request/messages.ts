@@ -23,6 +23,7 @@ import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { SpanOutlet } from '../telemetry/span-outbox.js';
 import type { Sampling } from '../telemetry/trace-sampling.js';
 import type { ContentsSettings } from './call-contents.js';
+import type { DrainOptions } from './connections.js';
 import type { TlsFiles } from './listen-apps.js';
 
 export interface ListenerLimits {
@@ -117,11 +118,8 @@ export type ToListener =
   | { readonly kind: 'settings'; readonly settings: ListenerSettings; readonly id: number }
   /** Remove the cached responses of that model; undefined: of all models. */
   | { readonly kind: 'clear_cache'; readonly modelId: string | undefined }
-  /**
-   * Stop accepting connections. The reply is `drained`, once (Connections.drain says when). `keepsIdle`:
-   * another gateway serves in place of this one, so the drain also waits until idle connections have ended.
-   */
-  | { readonly kind: 'drain'; readonly keepsIdle: boolean }
+  /** Stop accepting connections. The reply is `drained`, once (Connections.drain says when). */
+  | ({ readonly kind: 'drain' } & DrainOptions)
   /** The drain's time is over: from now on wait only for the calls that began during the drain. */
   | { readonly kind: 'drain_late' }
   /** Cut all connections, then end the thread. */

@@ -109,9 +109,9 @@ export class ResponseWriter {
   #awaitsWritable = false;
   #isDelivered = false;
   /**
-   * Whether all is written, the head said `connection: close`, and µWS may keep some of the last write, which
-   * would be lost with the connection. So the connection stays open until the client closes it, the socket
-   * takes bytes again, or `onSweep` finds that this takes too long.
+   * Whether all is written, and the connection, which is to end, stays open for what µWS may keep of the last
+   * write: until the client closes it, the socket takes bytes again, or `onSweep` finds that it takes too
+   * long.
    */
   #isLingering = false;
   /** Bytes that were sent, without the last write. */
