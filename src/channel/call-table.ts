@@ -84,6 +84,12 @@ export function createCallTable(callsMax: number, bufferBytes: number): CallTabl
   };
 }
 
+/** What a worker calls. All other methods are the listener's. */
+export type WorkerCallTable = Pick<
+  CallTable,
+  'slots' | 'isCancelled' | 'spend' | 'recordUpstream' | 'recordQueued'
+>;
+
 export class CallTable {
   readonly #words: Int32Array;
   readonly #windowBytes: number;

@@ -142,7 +142,6 @@ export class FramePort<Sent extends Frame, Received extends Frame> {
   };
   /** The items of the next message. Empty if all frames go by the ring: then the message is one number. */
   #items: Item[] = [];
-  /** The buffers in `#items` to be transferred. */
   #transfer: ArrayBuffer[] = [];
   /** Bytes of the posted frames and large bodies in `#items`. */
   #postedBytes = 0;

@@ -66,7 +66,6 @@ export interface SlotRange {
   readonly count: number;
 }
 
-/** A worker, as this listener sees it. */
 interface AttachedWorker {
   readonly port: FramePort<ListenerFrame, WorkerFrame>;
   /** Calls of this listener that the worker has not ended. The channel's `inFlight` counts others too. */

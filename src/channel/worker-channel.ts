@@ -8,7 +8,7 @@
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import type { CallSlot, MonotonicMs } from '../core/units.js';
 import type { Usage } from '../core/token-counts.js';
-import type { CallTable } from './call-table.js';
+import type { WorkerCallTable } from './call-table.js';
 import { FramePort, type FrameChannel } from './frame-port.js';
 import {
   FRAME_CALL,
@@ -33,12 +33,12 @@ import { OpenCalls, slotOfCall, type CallId } from './open-calls.js';
 const EMPTY = new Uint8Array(0);
 
 export class WorkerChannel {
-  readonly #table: CallTable;
+  readonly #table: WorkerCallTable;
   readonly #port: FramePort<WorkerFrame, ListenerFrame>;
   readonly #startSession: StartSession;
   readonly #sessions: OpenCalls<UpstreamSession>;
 
-  constructor(channel: FrameChannel, table: CallTable, startSession: StartSession) {
+  constructor(channel: FrameChannel, table: WorkerCallTable, startSession: StartSession) {
     this.#table = table;
     this.#startSession = startSession;
     // Over the slots of all listeners, because the range of this listener is not known here.
@@ -105,14 +105,14 @@ function notify(session: UpstreamSession | undefined, method: 'onCancel' | 'onSt
 class SessionHandle implements DownstreamHandle {
   readonly #id: CallId;
   readonly #slot: CallSlot;
-  readonly #table: CallTable;
+  readonly #table: WorkerCallTable;
   readonly #port: FramePort<WorkerFrame, ListenerFrame>;
   readonly #sessions: OpenCalls<UpstreamSession>;
   isEnded = false;
 
   constructor(
     id: CallId,
-    table: CallTable,
+    table: WorkerCallTable,
     port: FramePort<WorkerFrame, ListenerFrame>,
     sessions: OpenCalls<UpstreamSession>,
   ) {

@@ -265,7 +265,6 @@ export interface LeaseWords {
   publish(remaining: bigint, freeInMs: number): void;
 }
 
-/** The lease of a stock. */
 export interface StockWords extends LeaseWords {
   /** Of call slots: how many of them calls hold, whatever is granted. */
   held(): bigint;

@@ -110,7 +110,6 @@ export class CountedLeases<Index extends number> {
     );
   }
 
-  /** The lease of calls a day. */
   dayOf(scope: Index): StockWords {
     return this.#days.leaseOf(layout.dayAt(scope));
   }

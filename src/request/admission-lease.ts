@@ -86,7 +86,6 @@ export class AdmissionAsk {
     return undefined;
   }
 
-  /** The slot of the account's scope for the model, if its plan has a rule for the model. */
   #modelScopeOf({ account, plan }: Caller): number | undefined {
     const { modelIndex } = this.#context;
     if (modelIndex === undefined || plan.modelLimits?.[modelIndex] === undefined) return undefined;

@@ -47,7 +47,6 @@ export class GatheredContents {
   /** Bytes of the whole request and response so far, gathered or not. */
   #requestBytes = 0;
   #responseBytes = 0;
-  /** Bytes that are taken of the budget. */
   #takenBytes = 0;
   /** Whether the budget was full: then nothing of the call is kept, and `end` counts the call as dropped. */
   isLost = false;

@@ -69,7 +69,6 @@ interface UsedUpQuota extends QuotaNeed {
 /** Such as `UTC+8`. */
 const SPECIFIED_ZONE_NAME = `UTC${SPECIFIED_TIMEZONE.replace(/^([+-])0?(\d+):00$/, '$1$2')}`;
 
-/** The code of a rejection by each quota. */
 const CODES: Readonly<Record<QuotaName, ErrorCode>> = {
   requests_per_minute: 'rate_limit_exceeded',
   tokens_per_minute: 'rate_limit_exceeded',

@@ -37,7 +37,6 @@ export class ReadTurns {
   readonly #paused = new Map<Readable, (() => void) | undefined>();
   /** How much this turn has brought. */
   #amount = 0;
-  /** Whether the end of this turn is awaited. */
   #awaitsEnd = false;
 
   /** A turn may bring `amountMax`, in the unit of `take`. At its end up to `resumedMax` connections go on. */

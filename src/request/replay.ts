@@ -95,7 +95,6 @@ export function lookUp(
   });
 }
 
-/** Whether the header Cache-Control has `directive`. */
 function hasDirective(cacheControl: string | undefined, directive: string): boolean {
   const directives = cacheControl?.toLowerCase().split(',') ?? [];
   return directives.some((name) => name.trim() === directive);
