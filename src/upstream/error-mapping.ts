@@ -94,34 +94,53 @@ const UNAVAILABLE = {
 const SET_UP_WRONGLY = 'its address or the model is set up wrongly here';
 const REJECTED = 'the provider of this model refused the request; check its parameters';
 
-/** All connections to the upstream that the settings allow stayed in use. */
-const CONNECTIONS_BUSY = 'TIMEOUT_QUEUE' satisfies TimeoutCode;
-/**
- * Codes of faults that are not the upstream's. TIMEOUT_HELD_UP is not here: only a stream that has begun
- * gets it, and attempt.ts cuts such a stream without the breaker.
- */
-const OWN_CODES: ReadonlySet<string> = new Set([CONNECTIONS_BUSY, FIELD_UNSUPPORTED, REQUEST_UNWRITTEN]);
+/** What the code of a fault says. */
+interface CodeMeaning {
+  /** In words for the caller. */
+  readonly reason: string;
+  readonly kind: FailureKind;
+  // As in AttemptFailure; left out if the upstream is at fault.
+  readonly isOurs?: true;
+  readonly callerError?: ErrorRecord;
+}
 
-/** Codes of a fault if the process or the system has no file descriptor left. */
-const NO_DESCRIPTOR_CODES: ReadonlySet<string> = new Set(['EMFILE', 'ENFILE']);
+const CLOSED: CodeMeaning = { reason: 'it closed the connection', kind: 'connection_lost' };
+const FAILED: CodeMeaning = { reason: 'the connection to it failed', kind: 'connect' };
+/** The process or the system has no file descriptor left. */
+const NO_DESCRIPTOR: CodeMeaning = {
+  ...FAILED,
+  kind: 'no_connection_free',
+  isOurs: true,
+  callerError: OUT_OF_DESCRIPTORS,
+};
+/** By codes of src/http1, src/providers and Node. `codeMeaningOf` says what other codes mean. */
+const MEANING_BY_CODE: Readonly<Record<string, CodeMeaning>> = {
+  ECONNREFUSED: { reason: 'it refused the connection', kind: 'connect' },
+  ECONNRESET: CLOSED,
+  EPIPE: CLOSED,
+  HTTP1_CLOSED: CLOSED,
+  EMFILE: NO_DESCRIPTOR,
+  ENFILE: NO_DESCRIPTOR,
+  HTTP1_INVALID: { reason: 'its answer was not valid', kind: 'invalid_answer' },
+  TIMEOUT_CONNECT: { reason: 'it could not be reached in time', kind: 'connect' },
+  // The settings allow no more connections.
+  TIMEOUT_QUEUE: { reason: 'all connections to it are in use', kind: 'no_connection_free', isOurs: true },
+  TIMEOUT_FIRST_BYTE: { reason: 'it did not answer in time', kind: 'timeout' },
+  TIMEOUT_IDLE: { reason: 'it stopped sending', kind: 'timeout' },
+  TIMEOUT_TOTAL: { reason: 'it did not finish in time', kind: 'timeout' },
+  // Not `isOurs`: only a stream that has begun gets it, which attempt.ts cuts without the breaker.
+  TIMEOUT_HELD_UP: { reason: 'its answer was not read in time', kind: 'timeout' },
+  [NO_CREDENTIAL]: { reason: 'its credentials could not be had', kind: 'credentials' },
+  [FIELD_UNSUPPORTED]: { reason: 'it does not support what was asked for', kind: 'rejected', isOurs: true },
+  [REQUEST_UNWRITTEN]: { reason: 'the request to it could not be written', kind: 'rejected', isOurs: true },
+} satisfies Readonly<Record<TimeoutCode, CodeMeaning> & Record<string, CodeMeaning>>;
 
-/** Reasons for callers by codes of faults of src/http1 and src/providers. Other codes get a general one. */
-const REASON_BY_CODE: Readonly<Record<string, string>> = {
-  ECONNREFUSED: 'it refused the connection',
-  ECONNRESET: 'it closed the connection',
-  EPIPE: 'it closed the connection',
-  HTTP1_CLOSED: 'it closed the connection',
-  HTTP1_INVALID: 'its answer was not valid',
-  TIMEOUT_CONNECT: 'it could not be reached in time',
-  [CONNECTIONS_BUSY]: 'all connections to it are in use',
-  TIMEOUT_FIRST_BYTE: 'it did not answer in time',
-  TIMEOUT_IDLE: 'it stopped sending',
-  TIMEOUT_TOTAL: 'it did not finish in time',
-  TIMEOUT_HELD_UP: 'its answer was not read in time',
-  [NO_CREDENTIAL]: 'its credentials could not be had',
-  [FIELD_UNSUPPORTED]: 'it does not support what was asked for',
-  [REQUEST_UNWRITTEN]: 'the request to it could not be written',
-} satisfies Readonly<Record<TimeoutCode, string> & Record<string, string>>;
+/** Other codes of Node: unreachable, unknown name, or untrusted certificate. */
+function codeMeaningOf(code: string): CodeMeaning {
+  return (
+    MEANING_BY_CODE[code] ?? (code.startsWith('HTTP1_') ? { ...FAILED, kind: 'connection_lost' } : FAILED)
+  );
+}
 
 export const CLIENT_GONE: ErrorRecord = {
   code: 'internal_error',
@@ -184,17 +203,13 @@ export function connectionFailure(fault: HttpFault): AttemptFailure {
   if (fault.code === RESPONSE_TOO_LONG) return tooLongFailure(fault.message);
   if (fault.code === NOT_TRANSLATED)
     return { ...budgetFailure(), callerError: COUNTER_BUSY, cause: fault.message };
-  const hasNoDescriptor = NO_DESCRIPTOR_CODES.has(fault.code);
   return {
     ...UNAVAILABLE,
-    callerError: hasNoDescriptor ? OUT_OF_DESCRIPTORS : undefined,
+    ...codeMeaningOf(fault.code),
     unsupported:
       fault.code === FIELD_UNSUPPORTED ? { code: 'invalid_parameters', message: fault.message } : undefined,
-    reason: REASON_BY_CODE[fault.code] ?? 'the connection to it failed',
     repeatable: fault.repeatable,
     cause: `${fault.code}: ${fault.message}`,
-    kind: hasNoDescriptor ? 'no_connection_free' : connectionFailureKind(fault.code),
-    isOurs: hasNoDescriptor || OWN_CODES.has(fault.code),
   };
 }
 
@@ -212,18 +227,6 @@ function reportedFailure(status: number, retryAfterSeconds: number | undefined):
 function statusKind(status: number): FailureKind {
   if (CREDENTIAL_STATUSES.has(status)) return 'credentials';
   return status === 429 ? 'rate_limited' : 'status';
-}
-
-function connectionFailureKind(code: string): FailureKind {
-  if (code === CONNECTIONS_BUSY) return 'no_connection_free';
-  if (code === FIELD_UNSUPPORTED || code === REQUEST_UNWRITTEN) return 'rejected';
-  if (code === NO_CREDENTIAL) return 'credentials';
-  if (code === 'TIMEOUT_CONNECT') return 'connect';
-  if (code.startsWith('TIMEOUT_')) return 'timeout';
-  if (code === 'HTTP1_INVALID') return 'invalid_answer';
-  if (code === 'ECONNRESET' || code === 'EPIPE' || code.startsWith('HTTP1_')) return 'connection_lost';
-  // Refused, unreachable, unknown name, or untrusted certificate.
-  return 'connect';
 }
 
 /** For a response that breaks the protocol. `detail`: in what way, for the log. */
