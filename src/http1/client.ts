@@ -110,9 +110,8 @@ export class Http1Client implements HttpClient {
   }
 
   /**
-   * Called when a reload has made new targets. Closes connections to all others: idle connections at once,
-   * those in use when their calls have ended. A call of a former target that starts later (its session began
-   * before the reload) makes a new pool.
+   * Called when a reload has made new targets. Closes connections to all others, those in use when their
+   * calls have ended. A call of a former target that starts later makes a new pool.
    */
   retain(targets: readonly HttpTarget[]): void {
     const kept = new Set(targets);

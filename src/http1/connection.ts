@@ -20,8 +20,7 @@ import { Http1Parser } from './parser.js';
 
 /**
  * How long an idle connection is kept if the server does not announce a time. Plain: uvicorn and Node's
- * servers close after 5 s, and a new connection costs next to nothing. TLS: balancers keep connections for a
- * minute or more.
+ * servers close after 5 s. TLS: balancers keep connections for a minute or more.
  */
 const KEEP_ALIVE_PLAIN_MS = 4_000;
 const KEEP_ALIVE_TLS_MS = 30_000;

@@ -37,9 +37,8 @@ export interface HttpTarget {
 /** Why there is no whole response. */
 export interface HttpFault {
   /**
-   * By it upstream/error-mapping.ts decides what the caller is told and whether the breaker counts the fault:
-   * a TimeoutCode (call.ts), a code of this client, which begins with `HTTP1_`, one of providers/provider.ts,
-   * or one of Node, such as `ECONNREFUSED`.
+   * A TimeoutCode (call.ts), a code of this client, which begins with `HTTP1_`, of providers/provider.ts, or
+   * of Node, such as `ECONNREFUSED`. Its row in upstream/error-mapping.ts says what it means.
    */
   readonly code: string;
   /** For the log; the code says enough for callers, except if it is FIELD_UNSUPPORTED. */
@@ -116,10 +115,9 @@ export interface HttpCall {
 
 export interface HttpClient<Target extends HttpTarget = HttpTarget> {
   /**
-   * Calls no method of the handler before it returns. `furtherHeaders` are name, value, name, value. The
-   * array must not change later, because client.ts keeps its lines. `path` replaces the target's. The bytes
-   * of `body` must not change before the call has ended. The client frees it once it is written if it is
-   * `disposable` (core/bytes.ts).
+   * Calls no method of the handler before it returns. `furtherHeaders` are name, value, name, value; the
+   * array must not change later, because client.ts keeps its lines. `path` replaces the target's. `body` must
+   * not change before the call has ended; a `disposable` one (core/bytes.ts) is freed once it is written.
    */
   start(
     target: Target,

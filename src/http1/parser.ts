@@ -88,8 +88,7 @@ export class Http1Parser {
 
   /** Reads one head, or a part of it, from `offset` on. Returns the offset after what was read. */
   #readHead(bytes: Buffer, offset: number, length: number): number {
-    // Mostly the whole head has come at once. Bytes of the buffer after `length` are of an older read, and do
-    // not count.
+    // Mostly the whole head has come at once. Bytes after `length` are of an older read, and do not count.
     const headEndOffset = this.#headPart === '' ? bytes.indexOf(HEAD_END_BYTES, offset) : -1;
     if (headEndOffset !== -1 && headEndOffset + HEAD_END.length <= length) {
       const bodyOffset = headEndOffset + HEAD_END.length;

@@ -3,10 +3,10 @@
  * used last. If no connection is idle, the pool opens one, up to a bound; beyond the bound the call waits in
  * order, up to its connect timeout. Upstream worker.
  *
- * An upstream may send a response that no request asked for (_unsolicited_). If it comes before the next
- * request, the connection reads it and closes, because an event-loop turn passes before each use of a kept
- * connection. If it comes while the next request is on its way, nothing in HTTP/1.1 tells it from the right
- * response. So an upstream that has sent one is _distrusted_: for a while each connection carries one call.
+ * A response that no request asked for (_unsolicited_) closes its connection if it comes before the next
+ * request, because an event-loop turn passes before each use of a kept connection. While the next request is
+ * on its way, nothing in HTTP/1.1 tells it from the right response. So an upstream that has sent one is
+ * _distrusted_: for a while each connection carries one call.
  *
  * Must hold: a kept connection is used only after a whole turn of the event loop, and a distrusted upstream
  * gets one call a connection; otherwise a caller gets another's response (test/hostile/upstreams.test.ts,
@@ -167,8 +167,7 @@ export class Http1Pool implements ConnectionOwner {
   onGone(connection: Http1Connection, error: ConnectionError | undefined): void {
     this.#connections.delete(connection);
     this.#opening.delete(connection);
-    // An error means that the connection failed to open. If too few others are left for the calls that wait,
-    // the first of these calls fails.
+    // It failed to open. If too few others are left for the calls that wait, the first of these fails.
     if (error !== undefined && this.#waiting.size > this.#soonFreeCount)
       this.#dequeue()!.onConnectionError(error);
     this.#openConnections();

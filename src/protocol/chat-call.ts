@@ -30,9 +30,8 @@ export function isNowhere({ end }: Span): boolean {
 }
 
 /**
- * A shorter body becomes a string, which costs less than memory outside of the heap, and is sent as a record
- * of a ring (channel/frame-codec.ts). A longer one stays bytes (`largeBody`): as a string it would be copied
- * four times on its way, and a call with a body of 16 KB took 1.09 times the CPU.
+ * A shorter body becomes a string, which costs less than memory outside of the heap. A longer one stays bytes
+ * (`largeBody`): as a string of 16 KB, copied four times on its way, it cost a call 1.09 times the CPU.
  */
 export const BODY_AS_BYTES_MIN = 4 * 1024;
 
@@ -122,8 +121,7 @@ export function repeatedTokensOf(bytes: number, count: number): number {
 /**
  * The most tokens that the hold of a call covers for its prompt: one for each byte, because no token of text
  * is shorter, those that are read again, and the tokens of the media parts. A part whose data is in the body
- * counts twice: by its bytes and by the model's rate. The larger count would do, but the length of each part
- * is not known here.
+ * counts twice, because its length is not known here.
  */
 export function promptTokensMaxOf(call: ChatCall, model: MediaRate): number {
   return call.bodyBytes + call.repeatedTokens + mediaTokensOf(call, model);
@@ -163,8 +161,7 @@ export function withModelId<Body extends SplicedBody>(call: Body, id: string): B
 
 /**
  * The call with at most `boundTokens` output tokens; throws if that is no whole number from 0. Lowers each
- * member in which the client gave more. Adds `outputTokensName` if the body has none of these members. Copies
- * the body, unless no member is changed.
+ * member with more; adds `outputTokensName` if there is none. Copies the body if that changes.
  */
 export function withOutputTokensMax<
   Body extends SplicedBody & Partial<Pick<ChatCall, 'outputTokensMax' | 'outputTokensName'>>,

@@ -299,8 +299,7 @@ export class ChatScan implements BodyScan {
           message.role = firstByte === QUOTE ? this.#readRole() : reader.readValue();
         else if (index === MESSAGE_CONTENT) message.content = this.#readContent(firstByte);
         else {
-          // The rules ask only whether one of these four members stands in for `content`. It does not if it
-          // is null or of a wrong type.
+          // One of these four stands in for `content`, unless it is null or of a wrong type.
           if (index === MESSAGE_TOOL_CALLS) message.tool_calls = firstByte === BRACKET ? ANY_ARRAY : null;
           else if (index === MESSAGE_FUNCTION_CALL)
             message.function_call = firstByte === BRACE ? ANY_OBJECT : null;

@@ -271,8 +271,7 @@ export class JsonReader {
     if (SIMPLE_ESCAPES[letter] === 1) return at + 2;
     const unit = this.#codeUnitAt(at);
     if ((unit & 0xf800) !== 0xd800) return at + 6;
-    // Half of a pair: 0xd800 to 0xdbff is a first half, 0xdc00 to 0xdfff a second one, which must follow a
-    // first one and may stand nowhere else.
+    // Half of a pair: 0xd800 to 0xdbff is a first half, 0xdc00 to 0xdfff a second one, which must follow it.
     const isEscapeNext = at + 7 < end && bytes[at + 6] === BACKSLASH && bytes[at + 7] === LETTER_U;
     if (unit < 0xdc00 && isEscapeNext && (this.#codeUnitAt(at + 6) & 0xfc00) === 0xdc00) return at + 12;
     throw new BodyError(

@@ -26,8 +26,7 @@ export const FOLDED = -2;
 
 /**
  * MemberReader marks each given name of a level by a bit of one 32-bit word (GIVEN_NAMES), without the sign
- * bit. REQUEST has as many names already: before it gets another, MemberReader needs a second word, or Level
- * throws when this file is loaded.
+ * bit. REQUEST has as many already: for another one MemberReader needs a second word.
  */
 const NAMES_MAX = 31;
 /** Slots of the hash table, a power of two: four times NAMES_MAX keeps probes short. */

@@ -68,9 +68,8 @@ export function violation(field: string, rule: string, value: unknown): string {
 }
 
 /**
- * Returns the error message for the first rule that `value` breaks: the field, the rule, and what the field
- * has. Undefined if the value keeps all rules. `path`: of the value in the body; left out for the body
- * itself.
+ * The error message for the first rule that `value` breaks: the field, the rule, and what the field has.
+ * Undefined if it keeps all. `path`: of the value in the body; left out for the body itself.
  */
 export function violationOf(schema: RequestSchema, value: unknown, path = ''): string | undefined {
   const { type, anyOf, description } = schema;

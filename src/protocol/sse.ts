@@ -32,9 +32,8 @@ const EVENT_LINE_START = 'event:';
 const NO_BYTES = Buffer.alloc(0);
 
 /**
- * How many bytes are searched for the LF of a line; a longer line is read byte by byte. Without the bound, if
- * lines end in CR alone, the search at each event would read all events that follow, so that the cost would
- * grow with the square of their number.
+ * How many bytes are searched for the LF of a line; a longer line is read byte by byte. Without the bound,
+ * lines that end in CR alone would cost the square of their number.
  */
 const ONE_LINE_BYTES_MAX = 4 * 1024;
 
@@ -72,8 +71,7 @@ export function endsEvent(bytes: Uint8Array): boolean {
 
 /**
  * The end of the last whole event within `bytes[0..length)`; 0 if there is none. `bytes` starts at an event,
- * and no event ends at or before `noEndUntil`. The search goes backwards, so it costs nothing if `bytes` ends
- * with an event.
+ * and none ends at or before `noEndUntil`. Costs nothing if `bytes` ends with an event.
  */
 function lastEventEnd(bytes: Uint8Array, length: number, noEndUntil: number): number {
   for (let end = length; end > noEndUntil; end--) {
@@ -128,9 +126,8 @@ export class SseSplitter {
   }
 
   /**
-   * Returns the held event, closed with a blank line, or no bytes. By the standard a client drops an event
-   * that the end of the stream cut. But some providers leave out the last blank line, so the caller must
-   * check that the data is whole.
+   * Returns the held event, closed with a blank line, or no bytes. Some providers leave out the last blank
+   * line, so the caller must check that the data is whole.
    */
   end(): Buffer {
     if (this.#heldBytes === 0) return NO_BYTES;

@@ -69,9 +69,8 @@ export interface AttemptOwner extends ResponseSink {
 }
 
 /**
- * `waiting`: no status has come. `reading`: a reader gets the body. `rejected`: the body is kept for its
- * reason. `drained`: the outcome is known, and what still comes is dropped. `abort` leads there from any
- * state.
+ * `waiting`: for a status. `reading`: a reader gets the body. `rejected`: the body is kept for its reason.
+ * `drained`, also by `abort` from any state: the outcome is known, and what still comes is dropped.
  */
 type State = 'waiting' | 'reading' | 'rejected' | 'drained';
 

@@ -171,9 +171,8 @@ export class Balancer {
 
   /**
    * The limits that keep the call out: those of the upstreams that could serve it now if there were no
-   * limits. Empty if limits do not keep it out: one of these upstreams has none, or there is none of them.
-   * Then `take` says what is to be done. Reads no counter, because the queue asks for each call that waits.
-   * O(targets).
+   * limits. Empty if limits do not keep it out, because one of these has none, or there is none. Reads no
+   * counter, because the queue asks for each call that waits. O(targets).
    */
   limitsOf(tried: readonly number[], account: AccountIndex, tokens: number): TargetQuotas[] {
     const nowMs = this.#clock.monotonicMs();

@@ -36,9 +36,8 @@ export type BreakerChange = 'opened' | 'reopened' | 'closed';
 
 declare const PASS: unique symbol;
 /**
- * What `begin` returns of a call, for the breaker alone: the number of the state in which the call began
- * (`#stateNumber`), by which outdated outcomes are ignored. The number is negative if the breaker was open,
- * but not for the account of the call.
+ * For the breaker alone: the number of the state in which a call began (`#stateNumber`), by which outdated
+ * outcomes are ignored; negative if the breaker was open, but not for the account of the call.
  */
 export type BreakerPass = number & { readonly [PASS]: true };
 
@@ -117,8 +116,7 @@ export class Breaker {
   /**
    * A call begins for which `waitMs` or `lastResortWaitMs` is 0. If the breaker is open for the call's
    * account, the call is the probe. If the probe gets no response, another call probes after a cooldown. The
-   * caller hands the result to `recordResponseBegin` if a response begins, then to `recordSuccess`,
-   * `recordFailure` or `recordNoOutcome`.
+   * result goes to `recordResponseBegin` if a response begins, then to one of the three others.
    */
   begin(nowMs: MonotonicMs, account: AccountIndex): BreakerPass {
     if (this.isOpen && !this.#isOpenFor(account)) return -this.#stateNumber as BreakerPass;

@@ -117,8 +117,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
 
   #cancel(upstream: 'may finish' | 'is aborted'): void {
     this.#isCancelled = true;
-    // The response has come: it is charged, whether the client reads it or not. If its tokens are still
-    // counted, `#onUsage` ends the call.
+    // The response has come and is charged. If its tokens are still counted, `#onUsage` ends the call.
     if (this.#state === 'delivering') this.#end();
     if (this.#state !== 'calling') return;
     const attempt = this.#attempt;

@@ -103,9 +103,8 @@ const REPEATED_PIECES_MAX = 8;
 
 /**
  * Appends the texts of whole events to `texts`; reads no further event once texts and new keys have added
- * `charsMax` characters. Returns how many characters of text and of new keys it has added, and the UTF-8
- * length of the events that it has read. Keys count too, because an upstream may make an id as long as an
- * event.
+ * `charsMax` characters. Returns how many it has added of both, and the UTF-8 length of the events that it
+ * has read. Keys count, because an upstream may make an id as long as an event.
  */
 export function addStreamTexts(
   texts: StreamTexts,

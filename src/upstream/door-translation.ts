@@ -151,9 +151,8 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
 
   /**
    * Sends the door's last events in place of `[DONE]`. They may fail, because what the DoorStream has kept
-   * may be too deep to write. Then the session cuts the response, which must have begun. It has: a DoorStream
-   * keeps something only of chunks that make events too. Without such chunks `onBegin` is never called, and
-   * the last events are the whole response.
+   * may be too deep to write. Then the session cuts the response, which has begun: a DoorStream keeps
+   * something only of chunks that make events too. Without any the last events are the whole response.
    */
   complete(): void {
     if (this.#isOver) return;

@@ -84,9 +84,8 @@ export function splitTexts(texts: KeyedTexts, call: CountedCall): SplitTexts {
 }
 
 /**
- * The prompt, or as much of it as `text` can repeat, and the characters of the whole prompt. A prompt that is
- * a list of tokens is decoded: without a tokenizer `start` is empty, and if another tokenizer made the
- * tokens, no text begins with `start`.
+ * The prompt, or as much of it as `text` can repeat, and the characters of the whole prompt. A list of tokens
+ * is decoded: without a tokenizer `start` is empty, and with another one no text begins with it.
  */
 function promptStart(
   prompt: string | readonly number[],

@@ -240,9 +240,8 @@ export function invalidResponseFailure(detail: string): AttemptFailure {
 }
 
 /**
- * For a response, or an event of a stream, that is longer than the gateway takes. Callers can cause it (many
- * choices, logarithms of probabilities, a long request that the response repeats), so it is not the
- * upstream's failure.
+ * For a response, or an event of a stream, that is longer than the gateway takes. Not the upstream's failure:
+ * callers can cause it, by many choices, or a long request that is repeated.
  */
 export function tooLongFailure(detail: string): AttemptFailure {
   return { ...invalidResponseFailure(detail), reason: 'its answer was too long', isOurs: true };

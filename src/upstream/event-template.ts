@@ -131,8 +131,7 @@ function endOfMatches(
   if (!hasLiteral(events, from, first)) return from;
   /** Where the last whole event so far ends. */
   let end = from;
-  // Each round is one event. `position` begins at the event's first text, and moves over texts and literals
-  // to `last`.
+  // Each round is one event. `position` moves from its first text over texts and literals to `last`.
   for (let position = from + first.length; ; position += lastAndFirst.length) {
     position = jsonStringEnd(events, position);
     for (const literal of between) {

@@ -57,9 +57,8 @@ export function isTranslated({ provider }: UpstreamTarget): boolean {
 }
 
 /**
- * To be called if `isLargeTranslation` is true; throws without a large body. `client` is the target's client,
- * as for a small body. `onWritten` is called right before the request is sent, with the members of the
- * caller's body but the conversation.
+ * If `isLargeTranslation` is true; throws without a large body. `client`: of the target. `onWritten` is
+ * called right before the request is sent, with the members of the caller's body but the conversation.
  */
 export function startLargeCall(
   deps: LargeDeps,

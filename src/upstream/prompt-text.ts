@@ -62,9 +62,8 @@ for (const byte of Buffer.from(' \t\r\n,]}')) NUMBER_ENDS[byte] = 1;
 const PLAIN_NUMBER = /^(?:0|-?[1-9]\d{0,14})$/;
 
 /**
- * The texts of a request: role, name, content and tool calls of each message, and as compact JSON the
- * definitions of tools and the schema of the response. An array of texts is a prompt without messages.
- * Another body counts as one text.
+ * The texts of a request: role, name, content and tool calls of each message; as compact JSON tools and the
+ * schema of the response. An array of texts has no messages. Another body is one text.
  */
 export function promptOf(body: string | Uint8Array): Prompt {
   const bytes = typeof body === 'string' ? Buffer.from(body) : body;

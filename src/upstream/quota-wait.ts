@@ -96,8 +96,7 @@ export class QuotaWait implements WaitingCall {
   }
 
   waitsFor(): readonly UpstreamScopeIndex[] {
-    // After `#crash`, as in `isLate`. For a call without scopes the queue calls `tryNow`, and the call
-    // leaves.
+    // After `#crash`, as in `isLate`. Without scopes the queue calls `tryNow`, and the call leaves.
     if (this.#current === undefined) return [];
     try {
       return this.#owner.waitsFor();

@@ -127,8 +127,7 @@ export class RetryPlan {
     const spentMs = this.spentMs();
     if (spentMs >= taken.target.totalTimeoutMs) return undefined;
     if (this.#balancer.isAnyLeft(this.#triedIndices, this.#account, this.tokens)) return 0;
-    // All others were tried, cool down or are at their limits. If none was tried, the same upstream is tried
-    // again, as if it were alone.
+    // If none of the others was tried, the same upstream is tried again, as if it were alone.
     const pauseMs = this.#planRepeatMs(
       taken,
       failure,

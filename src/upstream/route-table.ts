@@ -37,9 +37,8 @@ export class RouteTable {
 
   /**
    * From now on calls, and further attempts of running calls, go where `routes` say. Throws if a model has
-   * another index or is missing, which is a bug: calls would go to another model than they pay for. A removed
-   * model is `retired`, as registry/catalog.ts makes it. Upstreams that did not change (`isSameUpstream`)
-   * keep their breakers and calls.
+   * another index or is missing (a removed one is `retired`): calls would go to another model than they pay
+   * for. Upstreams that did not change (`isSameUpstream`) keep their breakers and calls.
    */
   replace(routes: readonly ModelRoute[]): void {
     const keepIndices = this.#routes.every(({ id }, index) => routes[index]?.id === id);

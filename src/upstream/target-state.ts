@@ -19,8 +19,7 @@ import type { TakenQuotas } from './upstream-quotas.js';
 
 /**
  * The longest time for which an upstream is parked, because a Retry-After may be a day, or meant for one
- * caller only. If no other upstream is left, one call tries again after `parkMsMax` of the upstream, and all
- * calls follow once that call gets a response.
+ * caller. If no other is left, one call tries again after `parkMsMax`, and a response lets all follow.
  */
 const PARK_MS_MAX = 60_000;
 

@@ -80,8 +80,7 @@ export class TextCounter {
 
   /**
    * Tokens of `text` from `start` to `this.end`: the end of the text, or the position at `endMs` of
-   * performance.now(). What is after `end` may be counted later, also as a text of its own. Special tokens in
-   * the text count as text.
+   * performance.now(). What follows may be counted later, also as its own text. Special tokens count as text.
    */
   count(text: string, start = 0, endMs = Infinity): number {
     const pattern = this.#piecePattern;

@@ -43,8 +43,7 @@ export function bodyFor({ model }: UpstreamNames, request: Body): string | Uint8
 
 /**
  * As `bodyFor`, for a chat completion. Renames the members of a small body (some 10 µs a KB). A large body
- * comes here only if it has no member to rename: otherwise a counter thread renames its members
- * (`isLargeTranslation` in large-call.ts).
+ * comes here only if it has none: see `isLargeTranslation` in large-call.ts.
  */
 export function chatBodyFor(upstream: UpstreamNames, request: Body): string | Uint8Array {
   const { memberNames } = upstream;

@@ -83,10 +83,9 @@ export class UpstreamQuotas {
   }
 
   /**
-   * Why `take` gives nothing now; the session then decides whether the call waits. `mayBeGranted`: the reply
-   * of the coordinator, which may have what is missing, is under way. If nothing is missing, a lease has come
-   * already, and `take` only kept the call from overtaking calls that wait. `isUnknown`: the coordinator has
-   * not said that the limit is used up.
+   * Why `take` gives nothing now; the session then decides whether the call waits. `mayBeGranted`: the
+   * coordinator's reply is under way; or nothing is missing any more, and `take` only kept the call from
+   * overtaking. `isUnknown`: the coordinator has not said that the limit is used up.
    */
   shortageOf({ scope, limits }: TargetQuotas, tokens: number): UpstreamShortage {
     const { mayAskForMore, ...shortage } = this.#counters.shortageOf(scope, limits, tokens);
@@ -99,11 +98,7 @@ export class UpstreamQuotas {
     };
   }
 
-  /**
-   * Whether `take` would give nothing now to a call that has not waited, and it is no use to ask the
-   * coordinator: calls wait already, the call is beyond the limit, the limits are not shared, or the last
-   * question has just brought nothing.
-   */
+  /** Whether `take` has nothing now for a call that has not waited, and it is no use to ask for more. */
   isFull({ scope, limits }: TargetQuotas, tokens: number): boolean {
     if (this.queue.isAwaited(scope)) return true;
     // The coordinator is never asked for more than the limit.

@@ -113,9 +113,8 @@ function withSlack(tokens: number): number {
 
 /**
  * Whether the body and its media parts cannot be so many prompt tokens. No tokenizer makes more tokens of a
- * text than the text has bytes, and the provider adds words of its own. Only if these bytes, these words and
- * the tokens for media parts are too few, the body is searched, because a search stalls all calls of the
- * worker: for 0.2 ms with 60 KB of JSON.
+ * text than the text has bytes, and the provider adds words of its own. The body is searched last, because
+ * that stalls all calls of the worker: for 0.2 ms with 60 KB of JSON.
  */
 function isBeyondBody(promptTokens: number, request: UpstreamRequest, model: ModelBounds): boolean {
   const textTokensMax = bodyBytesOf(request) + request.repeatedTokens + PROMPT_TOKENS_BESIDE_BODY;

@@ -111,8 +111,7 @@ function isOfMessages(report: Members): boolean {
 /**
  * The tokens of a report that is possible in itself; undefined if it names no prompt, completion or total. A
  * prompt without completion and total, or a completion alone, is malformed: the other half is not known.
- * `completionTokens` are all that is billed as output. `reasoningTokens` are the part of these that the
- * report names, or that follows from the total.
+ * `completionTokens`: all that is billed as output. `reasoningTokens`: its part that is named, or follows.
  */
 export function tokensOfReport(report: unknown): Usage | ReportError | undefined {
   if (report === undefined || report === null) return undefined;

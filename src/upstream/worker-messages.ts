@@ -91,9 +91,8 @@ export type CounterTask =
   | { readonly kind: 'count_on'; readonly rest: CountRest };
 
 /**
- * The result of a time slice: the job's result, or what is left for the job's next slice. A `parse` results
- * in a ChatRequestResult, a `translate` in a LargeTranslated, a `count` or `count_on` in a Usage; of these
- * two alone something may be left.
+ * The result of a time slice: that of the job, or what is left for its next slice, of a `count` or `count_on`
+ * alone. The results are of `parse`, of `translate`, and of the two counts.
  */
 export type SliceResult =
   | { readonly over: true; readonly result: ChatRequestResult | LargeTranslated | Usage }
