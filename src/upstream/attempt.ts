@@ -38,7 +38,7 @@ import {
 import { isLargeTranslation, isTranslated, startLargeCall, type LargeDeps } from './large-call.js';
 import { FailedCall } from '../providers/provider-client.js';
 import { FIELD_UNSUPPORTED, FieldError } from '../providers/provider.js';
-import { doorAttemptOf, type DoorAttempt } from './door-call.js';
+import { doorAttemptOf, type DoorAttempt, translatedAttemptOf } from './door-call.js';
 import type { AttemptSpan } from './attempt-span.js';
 import { secretFragmentsOf } from './secret-fragments.js';
 import { StreamReader } from './stream-reader.js';
@@ -82,8 +82,8 @@ export class Attempt implements HttpHandler, ResponseOutcome {
   readonly #clock: Clock;
   readonly #span: AttemptSpan | undefined;
   readonly #call: HttpCall;
-  /** Undefined if the call came by the door of chat completions. */
-  readonly #door: DoorAttempt | undefined;
+  /** Undefined for a call by the door of chat completions, and until a counter thread has translated it. */
+  #door: DoorAttempt | undefined;
   #state: State = 'waiting';
   #reader: ResponseBodyReader | undefined;
   #status = 0;
@@ -111,22 +111,20 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     const { target } = taken;
     // A counter thread translates the body first.
     if (isLargeTranslation(request, target)) {
-      const door = request.door === CHAT_DOOR ? undefined : doorAttemptOf(request, target, clock, 'large');
-      this.#door = door;
-      const onWritten = (callersMembers: Members): void => door?.onTranslated?.(callersMembers);
+      const onWritten = (members: Members): void => {
+        if (request.door !== CHAT_DOOR) this.#door = translatedAttemptOf(request, target, clock, members);
+      };
       this.#call = startLargeCall(deps, client, target, request, this, headers, onWritten);
       return;
     }
     // If the chat completion must be translated, ProviderClient does that.
     if (request.door === CHAT_DOOR) {
-      this.#door = undefined;
       const body = isTranslated(target) ? request.body : chatBodyFor(target, request);
       this.#call = client.start(target, body, request.requestId, this, headers);
       return;
     }
     const door = doorAttemptOrFault(request, target, clock);
     if ('code' in door) {
-      this.#door = undefined;
       this.#call = new FailedCall(this, door);
       return;
     }
@@ -308,7 +306,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
       this.#reader.onEnd();
       return;
     }
-    const failure = connectionFailure(this.#door?.inDoorsNames(fault) ?? fault);
+    const failure = connectionFailure(this.#door?.inDoorsNames?.(fault) ?? fault);
     const isHeldUp = this.#hasBegun && this.#call.isHeldUp;
     if (isHeldUp || (this.#hasBegun && fault.code === TOTAL_TIMEOUT)) {
       this.#cut(failure, isHeldUp);
@@ -372,7 +370,7 @@ function doorAttemptOrFault(
   clock: Clock,
 ): DoorAttempt | HttpFault {
   try {
-    return doorAttemptOf(request, target, clock, 'small');
+    return doorAttemptOf(request, target, clock);
   } catch (error) {
     if (!(error instanceof FieldError)) throw error;
     return { code: FIELD_UNSUPPORTED, message: error.message, repeatable: false };

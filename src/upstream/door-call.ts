@@ -32,11 +32,6 @@ export interface DoorAttempt {
    * upstream's name of the model. Also undefined if a counter thread translates the body.
    */
   readonly body: string | undefined;
-  /**
-   * To be called when a counter thread has translated the body, before `openReader`. `members`: those of the
-   * body as the caller sent it, without the conversation. Absent if the bytes pass.
-   */
-  readonly onTranslated?: (members: Members) => void;
   /** The path of the request; undefined for the target's own path, or if the provider makes the path. */
   readonly path: string | undefined;
   /** Set if the bytes pass and the provider makes the path: what ProviderClient has to know of the call. */
@@ -45,31 +40,42 @@ export interface DoorAttempt {
   readonly isCount?: true | undefined;
   /** Called once, as a good response begins. At `complete`, `owner.meter` has all that is billed. */
   openReader(owner: ReaderOwner): ResponseBodyReader;
-  /** The fault as the caller gets it: with the member names of the door. */
-  inDoorsNames(fault: HttpFault): HttpFault;
+  /** The fault as the caller gets it: with the member names of the door. Absent if the bytes pass. */
+  inDoorsNames?(fault: HttpFault): HttpFault;
 }
 
-type BodySize = 'small' | 'large';
+/**
+ * The DoorAttempt of a call of which no counter thread translates the body (isLargeTranslation of
+ * large-call.ts). Throws a FieldError if the upstream cannot serve the door, or express the call.
+ */
+export function doorAttemptOf(request: UpstreamRequest, target: UpstreamTarget, clock: Clock): DoorAttempt {
+  const dialect = dialectAt(request.door);
+  invariant(dialect !== undefined, 'a call comes by a door that is in the table');
+  const { name, translator, isCount } = dialect;
+  const path = target.doors[name];
+  if (path !== undefined) return new PassedAttempt(dialect, path, request);
+  if (translator === undefined || isCount === true)
+    throw new FieldError('model', `is on an upstream that does not serve POST ${name}`);
+  const body = bodyOf(request);
+  const { provider, thoughtsBack } = target;
+  const exact = exactBody(body, request.body, translator);
+  const chat = translator.toChat(exact, { extras: readsExtras(provider), thoughtsBack });
+  return new TranslatedAttempt(translator, request, target, clock, body, chat);
+}
 
 /**
- * Throws a FieldError if the upstream cannot serve the door, or its protocol cannot express the call.
- * `size`: `large` if isLargeTranslation (large-call.ts) is true of request and target. Then the upstream can
- * serve the door and a counter thread translates the body, so nothing is thrown, and the caller calls
- * `onTranslated` later.
+ * The DoorAttempt of a call whose body a counter thread has translated. `members`: those of the body as the
+ * caller sent it, without the conversation.
  */
-export function doorAttemptOf(
+export function translatedAttemptOf(
   request: UpstreamRequest,
   target: UpstreamTarget,
   clock: Clock,
-  size: BodySize,
+  members: Members,
 ): DoorAttempt {
-  const dialect = dialectAt(request.door);
-  invariant(dialect !== undefined, 'a call comes by a door that is in the table');
-  const path = target.doors[dialect.name];
-  if (path !== undefined) return new PassedAttempt(dialect, path, request);
-  if (dialect.translator === undefined || dialect.isCount === true)
-    throw new FieldError('model', `is on an upstream that does not serve POST ${dialect.name}`);
-  return new TranslatedAttempt(dialect.translator, request, target, clock, size);
+  const translator = dialectAt(request.door)?.translator;
+  invariant(translator !== undefined, 'what was translated has a translator');
+  return new TranslatedAttempt(translator, request, target, clock, members, undefined);
 }
 
 class PassedAttempt implements DoorAttempt {
@@ -100,10 +106,6 @@ class PassedAttempt implements DoorAttempt {
       ? new StreamReader(sink, outcome, meter, includeUsage, choices)
       : new PassedStreamReader(owner, judge);
   }
-
-  inDoorsNames(fault: HttpFault): HttpFault {
-    return fault;
-  }
 }
 
 class TranslatedAttempt implements DoorAttempt {
@@ -111,43 +113,30 @@ class TranslatedAttempt implements DoorAttempt {
   readonly path = undefined;
   readonly passed = undefined;
   readonly #translator: Translator;
-  /** If the body is large, `body` is empty until `onTranslated`. */
-  #call: DoorCall;
+  readonly #call: DoorCall;
   /** How many responses the call asks for (`n`). */
   readonly #choices: number;
   /**
-   * The chat completion, by which `inDoorsNames` finds the caller's names. Empty for a large body: the
-   * counter thread has put them into the fault, which comes without `field`.
+   * The chat completion, by which `inDoorsNames` finds the caller's names. Undefined if a counter thread has
+   * made it, which has put the names into the fault.
    */
-  readonly #chat: Members;
+  readonly #chat: Members | undefined;
 
   constructor(
     translator: Translator,
-    request: UpstreamRequest,
+    { requestId, stream, choices }: UpstreamRequest,
     target: UpstreamTarget,
     clock: Clock,
-    size: BodySize,
+    body: Members,
+    chat: Members | undefined,
   ) {
-    const isLarge = size === 'large';
-    const body = isLarge ? {} : bodyOf(request);
-    const model = modelIn(body);
-    const { requestId, stream } = request;
-    const { provider, thoughtsBack, memberNames } = target;
+    const model = typeof body.model === 'string' ? body.model : '';
+    const { thoughtsBack, memberNames } = target;
     this.#translator = translator;
     this.#call = { requestId, model, stream, body, nowMs: clock.wallMs(), thoughtsBack };
-    this.#choices = request.choices;
-    if (isLarge) {
-      this.#chat = {};
-      return;
-    }
-    const exact = exactBody(body, request.body, translator);
-    this.#chat = translator.toChat(exact, { extras: readsExtras(provider), thoughtsBack });
-    const chat = { ...this.#chat, model: target.model ?? model };
-    this.body = exactJsonText(inNamesOf(memberNames, chat));
-  }
-
-  onTranslated(members: Members): void {
-    this.#call = { ...this.#call, body: members, model: modelIn(members) };
+    this.#choices = choices;
+    this.#chat = chat;
+    this.body = chat && exactJsonText(inNamesOf(memberNames, { ...chat, model: target.model ?? model }));
   }
 
   openReader(owner: ReaderOwner): ResponseBodyReader {
@@ -156,7 +145,7 @@ class TranslatedAttempt implements DoorAttempt {
 
   inDoorsNames(fault: HttpFault): HttpFault {
     const { field, message } = fault;
-    if (field === undefined) return fault;
+    if (field === undefined || this.#chat === undefined) return fault;
     return { ...fault, message: inCallersWords(this.#translator, this.#chat, field, message) };
   }
 }
@@ -178,10 +167,6 @@ export function inCallersWords(
  */
 export function readsExtras(provider: UpstreamTarget['provider']): boolean {
   return provider !== undefined && provider.name !== 'azure';
-}
-
-function modelIn({ model }: Members): string {
-  return typeof model === 'string' ? model : '';
 }
 
 /** The parsed body, which is not large. The door has checked in the listener that it is a JSON object. */
