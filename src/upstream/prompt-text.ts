@@ -8,7 +8,18 @@
  * Must hold: the reader finds the texts that a walk over the parsed tree would find. Input is untrusted:
  * values without the expected form are skipped (test/unit/upstream/prompt-text.test.ts).
  */
-import { BodyError, BRACE, BRACKET, JsonReader, QUOTE } from '../protocol/json-reader.js';
+import {
+  BodyError,
+  BRACE,
+  BRACKET,
+  JsonReader,
+  LETTER_N,
+  MINUS,
+  NINE,
+  QUOTE,
+  SPACE,
+  ZERO,
+} from '../protocol/json-reader.js';
 import {
   visitMessage,
   PART_FIELDS,
@@ -28,16 +39,11 @@ export interface Prompt {
   readonly hasMedia: boolean;
 }
 
-/** The member names that are read of one kind of object; `read` gets a member's index in `names`. */
-interface Level {
-  readonly names: readonly string[];
-  readonly nameBytes: readonly Buffer[];
-}
+/** The member names that are read of one kind of object. */
+type Level = readonly { readonly name: string; readonly bytes: Buffer }[];
 
-const levelOf = (...names: readonly string[]): Level => ({
-  names,
-  nameBytes: names.map((name) => Buffer.from(name)),
-});
+const levelOf = (...names: readonly string[]): Level =>
+  names.map((name) => ({ name, bytes: Buffer.from(name) }));
 const REQUEST = levelOf('messages', 'tools', 'functions', 'response_format');
 const FORMAT = levelOf('json_schema');
 const MESSAGE = levelOf(
@@ -50,11 +56,6 @@ const AUDIO = levelOf('transcript');
 const TOOL_CALL = levelOf('function', 'custom');
 const CALLED = levelOf('name', 'arguments', 'input');
 
-const BLANK = 0x20;
-const MINUS = 0x2d;
-const ZERO = 0x30;
-const NINE = 0x39;
-const LETTER_N = 0x6e;
 /** Bytes that end a number. */
 const NUMBER_ENDS = new Uint8Array(256);
 for (const byte of Buffer.from(' \t\r\n,]}')) NUMBER_ENDS[byte] = 1;
@@ -103,23 +104,21 @@ class PromptReader implements Prompt {
       return this.texts.length > 0 && reader.skipSpace() === -1;
     }
     if (firstByte !== BRACE) return false;
-    /** By the index of the member in REQUEST, so that their order does not depend on that of the members. */
-    const definitions: (string | undefined)[] = [];
-    this.#object(REQUEST, (index) => {
-      const name = REQUEST.names[index]!;
+    const definitions: Record<string, string | undefined> = {};
+    this.#object(REQUEST, (name) => {
       if (name === 'messages') this.#list(() => this.#message());
       else if (name === 'response_format')
-        this.#object(FORMAT, () => (definitions[index] = this.#definitions(BRACE)));
-      else definitions[index] = this.#definitions(BRACKET);
+        this.#object(FORMAT, () => (definitions[name] = this.#definitions(BRACE)));
+      else definitions[name] = this.#definitions(BRACKET);
     });
-    for (const text of definitions) if (text !== undefined) this.texts.push(text);
+    // In the order of REQUEST, whatever that of the members is.
+    for (const { name } of REQUEST) if (definitions[name] !== undefined) this.texts.push(definitions[name]);
     return reader.skipSpace() === -1;
   }
 
   #message(): void {
     this.messageCount++;
-    const message = this.#membersOf(MESSAGE, (index) => {
-      const name = MESSAGE.names[index]!;
+    const message = this.#membersOf(MESSAGE, (name) => {
       if (name === 'audio') return this.#membersOf(AUDIO, () => this.#parts());
       if (name === 'function_call') return this.#called();
       if (name === 'tool_calls') return this.#list(() => this.#membersOf(TOOL_CALL, () => this.#called()));
@@ -139,10 +138,8 @@ class PromptReader implements Prompt {
   /** A called function. If its arguments, the members but `name`, are an object, their JSON counts. */
   #called(): unknown {
     const { bytes } = this.#reader;
-    return this.#membersOf(CALLED, (index) =>
-      CALLED.names[index] !== 'name' && bytes[this.#reader.position] === BRACE
-        ? this.#compact()
-        : this.#parts(),
+    return this.#membersOf(CALLED, (name) =>
+      name !== 'name' && bytes[this.#reader.position] === BRACE ? this.#compact() : this.#parts(),
     );
   }
 
@@ -178,16 +175,15 @@ class PromptReader implements Prompt {
   }
 
   /** Undefined if the value is not an object; else the results of `read` for the members of the level. */
-  #membersOf(level: Level, read: (index: number) => unknown): Record<string, unknown> | undefined {
-    const { names } = level;
+  #membersOf(level: Level, read: (name: string) => unknown): Record<string, unknown> | undefined {
     const members: Record<string, unknown> = {};
-    for (const name of names) members[name] = undefined;
-    const isObject = this.#object(level, (index) => (members[names[index]!] = read(index)));
+    for (const { name } of level) members[name] = undefined;
+    const isObject = this.#object(level, (name) => (members[name] = read(name)));
     return isObject ? members : undefined;
   }
 
   /** Returns whether the value is an object; calls `read` at the values of the members of the level. */
-  #object({ nameBytes }: Level, read: (index: number) => void): boolean {
+  #object(level: Level, read: (name: string) => void): boolean {
     const reader = this.#reader;
     if (reader.bytes[reader.position] !== BRACE) {
       reader.skipValue();
@@ -195,31 +191,31 @@ class PromptReader implements Prompt {
     }
     if (reader.openObject()) {
       do {
-        const index = this.#name(nameBytes);
+        const name = this.#name(level);
         reader.skipColon();
-        if (index === -1) reader.skipValue();
-        else read(index);
+        if (name === undefined) reader.skipValue();
+        else read(name);
       } while (reader.moreMembers());
     }
     return true;
   }
 
-  /** Skips a name; returns its index in `nameBytes`, or -1. Compares bytes, so few names become strings. */
-  #name(nameBytes: readonly Buffer[]): number {
+  /** Skips a name; returns it if the level has it. Compares bytes, so few names become strings. */
+  #name(level: Level): string | undefined {
     const reader = this.#reader;
     const { bytes } = reader;
     const start = reader.position + 1;
-    const name = reader.skipString() ? Buffer.from(reader.decoded(start - 1, reader.position)) : undefined;
-    const from = name === undefined ? start : 0;
-    const length = name?.length ?? reader.position - 1 - start;
-    for (let index = 0; index < nameBytes.length; index++) {
-      const expected = nameBytes[index]!;
+    const decoded = reader.skipString() ? Buffer.from(reader.decoded(start - 1, reader.position)) : undefined;
+    const from = decoded === undefined ? start : 0;
+    const length = decoded?.length ?? reader.position - 1 - start;
+    for (const { name, bytes: expected } of level) {
       if (expected.length !== length) continue;
       let equalBytes = 0;
-      while (equalBytes < length && (name ?? bytes)[from + equalBytes] === expected[equalBytes]) equalBytes++;
-      if (equalBytes === length) return index;
+      while (equalBytes < length && (decoded ?? bytes)[from + equalBytes] === expected[equalBytes])
+        equalBytes++;
+      if (equalBytes === length) return name;
     }
-    return -1;
+    return undefined;
   }
 
   /** Definitions as compact JSON; undefined if they are empty, or do not begin with the bracket `opener`. */
@@ -257,9 +253,9 @@ class PromptReader implements Prompt {
         if (reader.skipString())
           replace(position, reader.position, JSON.stringify(reader.decoded(position, reader.position)));
         position = reader.position;
-      } else if (byte <= BLANK) {
+      } else if (byte <= SPACE) {
         copyTo(position);
-        while (bytes[position]! <= BLANK) position++;
+        while (bytes[position]! <= SPACE) position++;
         copied = position;
       } else if ((byte >= ZERO && byte <= NINE) || byte === MINUS) {
         const from = position;

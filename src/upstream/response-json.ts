@@ -26,6 +26,7 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { isRecord, parsedJson } from '../core/json.js';
+import { BACKSLASH, QUOTE, SPACE } from '../protocol/json-reader.js';
 
 /** About 700 tokens. Parsing takes 2 to 5 µs, the partial check 3. */
 const PARSED_BYTES_MAX = 4 * 1024;
@@ -44,9 +45,6 @@ const ESCAPE_BYTES_MAX = 6;
 const CUT_TRIES = 16;
 
 const LF = 0x0a;
-const SPACE = 0x20;
-const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
 /** The end of an object and the start of the next: in a string the quote would have a backslash. */
 const NEXT_OBJECT = Buffer.from('}{"');
 

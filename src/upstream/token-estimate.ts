@@ -10,6 +10,7 @@
 import { asBuffer } from '../core/bytes.js';
 import type { Usage } from '../core/token-counts.js';
 import type { AccountIndex } from '../core/units.js';
+import { QUOTE } from '../protocol/json-reader.js';
 import type { ErrorLog } from './error-log.js';
 import { type CountRequest, countTokens } from './token-count.js';
 import { estimateTokensOf } from './tokenizer.js';
@@ -34,7 +35,6 @@ const BASE64_MEMBER = /^(?:"file_|.{5}")data"\s*:\s*"(?=[\w+/\\-]{128})/s;
 const CHARS_BEFORE_DATA = '"file_'.length;
 /** How much text BASE64_MEMBER may match, with blanks and the 128 characters of the value. */
 const BASE64_MEMBER_CHARS = 192;
-const QUOTE = 0x22;
 
 /**
  * Resolves with the count or, if the count fails or is late, with an estimate: a call is billed in any case.
