@@ -27,7 +27,6 @@ export function withOrigin<Value extends object>(path: string, value: Value): Va
   return value;
 }
 
-/** One step of a path: the name of a member, or an index. */
 const SEGMENT = /[^.[\]]+/g;
 
 /**

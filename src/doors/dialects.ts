@@ -19,7 +19,6 @@ const DIALECTS: { readonly [Name in Exclude<DoorName, 'chat'>]: Dialect<Name> } 
   count_tokens: COUNT_TOKENS_DIALECT,
 };
 
-/** By position in DOOR_NAMES; undefined for chat. */
 const BY_INDEX: readonly (Dialect | undefined)[] = DOOR_NAMES.map((name) =>
   name === 'chat' ? undefined : DIALECTS[name],
 );

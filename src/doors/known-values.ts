@@ -18,10 +18,7 @@ export const SHORT_BYTES_MAX = 64;
 /** Stands for a longer string. No rule has this text as a word, and no pattern of a rule matches the text. */
 const LONG_TEXT = '\u2026';
 
-/**
- * Returns the value of the known member with that `index` in `level`. Moves `reader` past the value, and
- * checks the names within it, as `MemberReader.skipMember` does.
- */
+/** Moves `reader` past the value of the member `index` of `level`, as `MemberReader.skipMember` does. */
 export function readKnownValue(reader: MemberReader, level: Level, index: number): unknown {
   const start = reader.position;
   const inner = level.inner[index];
@@ -74,8 +71,7 @@ export function tooManyMembers(): BodyError {
 }
 
 /**
- * Returns a value in which no names are known. Lists of the request itself are parsed. For an object or any
- * other list it returns an empty one, because no rule looks into it.
+ * Lists of the request itself are parsed. Any other list and an object are empty: no rule looks into them.
  */
 function readUnnamedValue(reader: MemberReader): unknown {
   const { bytes, position: start } = reader;
@@ -94,7 +90,7 @@ function readUnnamedValue(reader: MemberReader): unknown {
   return JSON.parse(bytes.toString('utf8', start, reader.position));
 }
 
-/** Returns a short string, with a character for each byte if it has no escapes; LONG_TEXT for a long one. */
+/** Without escapes each character stands for a byte. */
 function readText(reader: MemberReader): string {
   const start = reader.position;
   const hasEscapes = reader.skipText();

@@ -103,16 +103,13 @@ function scanMembers(bytes: Uint8Array, isAscii: boolean, form: BodyForm): BodyS
 /** What the pass over a body finds. A span is that of a member's value, or NOWHERE. */
 class Found {
   model: Span = NOWHERE;
-  /** The member that bounds the output. */
   outputBound: Span = NOWHERE;
   streamOptions: Span = NOWHERE;
-  /** Members by which the provider routes a call elsewhere, or bills it higher. */
   routing = NO_MEMBERS;
   /** The values of known members, by name, if the form has `readsKnownOnly`. */
   readonly values: Record<string, unknown> = {};
 }
 
-/** Reads the members of the request itself into `found`. */
 function readMembers(
   reader: MemberReader,
   { level, outputTokens, readsKnownOnly }: BodyForm,

@@ -20,7 +20,7 @@ import { isRecord, type Members } from '../core/json.js';
 const textIn = (part: Members): unknown => part.text;
 const thoughtIn = (part: Members): unknown => (part.type === 'thinking' ? textOf(part.thinking) : undefined);
 
-/** The text of a content: a string, or the joined texts of a list of parts. Thoughts are left out. */
+/** A string, or the joined texts of a list of parts, without thoughts. */
 export function textOf(content: unknown): string {
   if (typeof content === 'string') return content;
   return joined(content, textIn);
@@ -44,11 +44,10 @@ export function thoughtsBackOf(thoughts: string): string {
 
 /**
  * Joins the system messages before the first other message, for a server with OpenAI's protocol: templates of
- * Qwen, Mistral and others raise an error at a second system message, or leave it out. A system message with
- * other parts than texts counts as another message; system messages after that message stay in place.
- * Messages and parts become paragraphs of one text. They have no other members, since the doors made them for
- * such a server, and `developer` is `system` there already. Changes the first message itself, so that the
- * message keeps its origin (callers-path.ts).
+ * Qwen, Mistral and others raise an error at a second system message, or leave it out. One with other parts
+ * than texts counts as another message. Messages and parts become paragraphs of one text. They have no other
+ * members, since the doors made them for such a server, and `developer` is `system` there already. Changes
+ * the first message itself, so that it keeps its origin (callers-path.ts).
  */
 export function withOneSystem(messages: readonly unknown[]): readonly unknown[] {
   const otherIndex = messages.findIndex((message) => !isSystemText(message));
@@ -69,7 +68,6 @@ function isSystemText(message: unknown): boolean {
   return (content as unknown[]).every((part) => isRecord(part) && part.type === 'text');
 }
 
-/** The joined texts that `textOfPart` finds in a list of parts; empty if `parts` is no list. */
 function joined(parts: unknown, textOfPart: (part: Members) => unknown): string {
   if (!Array.isArray(parts)) return '';
   let texts = '';

@@ -85,10 +85,8 @@ const STRICT_TOOLS_MAX = 20;
 const OPTIONAL_PROPERTIES_MAX = 24;
 const UNION_TYPES_MAX = 16;
 
-/** Thrown at the first broken rule, with Anthropic's message. `anthropicProblem` catches it. */
 class Problem extends Error {}
 
-/** Throws a Problem with Anthropic's `message` if a rule is broken. */
 function must(isKept: boolean, message: string): asserts isKept {
   if (!isKept) throw new Problem(message);
 }
@@ -260,7 +258,6 @@ function checkSchemas({ tools, output_config: output }: Members): void {
   );
 }
 
-/** The schema and all schemas in it. */
 function schemasIn(schema: unknown): readonly Members[] {
   if (!isRecord(schema)) return [];
   const { anyOf, allOf, items, properties, $defs, definitions } = schema;
@@ -379,7 +376,6 @@ function checkBlock(block: unknown, blockTypes: readonly string[], path: string)
   }
 }
 
-/** `mediaTypes`: those that data in base64 may have. */
 function checkSource(
   source: unknown,
   variants: Variants,

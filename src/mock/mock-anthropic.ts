@@ -130,7 +130,6 @@ function usageOf({ usage }: MockCompletion, outputSoFar?: number): object | unde
   );
 }
 
-/** The members of a message that say how it ended. */
 function endOf({ finish }: MockCompletion): object {
   const refused = { type: 'refusal', category: null, explanation: 'The mock was told to refuse.' };
   return {
@@ -185,7 +184,6 @@ function frames(completion: MockCompletion): Uint8Array[] {
   // Anthropic reports 1 output token at the start of a stream.
   const message = messageOf(completion, [], notEnded, usageOf(completion, 1));
   const events: Uint8Array[] = [event('message_start', { message })];
-  /** The number of the next content block. */
   let index = 0;
   const addBlock = (start: object, deltas: readonly object[]): void => {
     events.push(event('content_block_start', { index, content_block: start }));

@@ -42,7 +42,6 @@ function membersOf(value: unknown, type: keyof typeof MEMBERS): Members {
   return value;
 }
 
-/** Returns the only member of a union. */
 function unionMemberOf(value: unknown, type: keyof typeof MEMBERS): readonly [name: string, value: unknown] {
   const members = Object.entries(membersOf(value, type));
   if (members.length !== 1) throw new ConverseProblem(`${type} must have exactly one member`);
@@ -69,15 +68,12 @@ function checkText(value: unknown, pattern: RegExp, name: string): void {
     throw new ConverseProblem(`${name} must satisfy ${pattern.source}`);
 }
 
-/** What was read so far of a request's messages. */
 interface Conversation {
-  /** UTF-8 length of all texts. */
   promptBytes: number;
   /** The first text of the last user message: directives (mock-protocol.ts) can only begin there. */
   lastPrompt: string;
   endsWithToolResult: boolean;
   callsBefore: number;
-  /** Ids of all toolUse blocks. */
   readonly usedIds: Set<unknown>;
 }
 
@@ -113,7 +109,6 @@ function readMessages(messages: readonly unknown[], conversation: Conversation):
   });
 }
 
-/** The texts of a message's content, and the ids in its toolUse and toolResult blocks. */
 interface Content {
   readonly texts: readonly string[];
   readonly toolUseIds: readonly unknown[];

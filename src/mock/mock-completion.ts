@@ -23,7 +23,6 @@ export interface MockResponse {
   readonly status: number;
   readonly contentType: string;
   readonly retryAfter: string | undefined;
-  /** Name, value, name, value. */
   readonly moreHeaders: readonly string[];
   /** Whether the head (status and headers) is sent; false for a fault before it. */
   readonly hasHead: boolean;
@@ -155,7 +154,6 @@ function faultyFrames(
   }
 }
 
-/** Pieces of `size` bytes; the last may be shorter. */
 function splitBytes(bytes: Buffer, size: number): Uint8Array[] {
   return Array.from({ length: Math.ceil(bytes.length / size) }, (_, index) =>
     bytes.subarray(index * size, (index + 1) * size),
@@ -183,7 +181,6 @@ const responseOf = (options: MockOptions, overrides: Partial<MockResponse>): Moc
   ...overrides,
 });
 
-/** Returns a response of one piece, with a Content-Length. */
 function sizedResponse(options: MockOptions, overrides: Partial<MockResponse>, body: string): MockResponse {
   const bytes = Buffer.from(body);
   return responseOf(options, { ...overrides, lengthBytes: bytes.length, pieces: [bytes] });

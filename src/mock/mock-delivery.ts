@@ -12,13 +12,11 @@ import type { MockResponse } from './mock-completion.js';
 export interface MockStats {
   /** Calls, counted when their headers come. */
   requests: number;
-  /** Calls that are not finished. */
   open: number;
   /** Calls whose client left before the response was sent. */
   aborted: number;
   /** When a client last left early, in milliseconds since 1970; null if none did. */
   lastAbortMs: number | null;
-  /** Bytes of responses handed to the socket. */
   sentBytes: number;
   /** The last call; null before the first, and without `--record`. */
   last: { headers: Record<string, string>; body: string } | null;
@@ -99,7 +97,6 @@ export class Delivery {
     }
   }
 
-  /** Sends pieces of a chunked response as far as the socket takes them. */
   #sendMore(response: MockResponse, chunkMs: number): void {
     while (this.#nextPiece < response.pieces.length) {
       const piece = response.pieces[this.#nextPiece]!;

@@ -41,14 +41,12 @@ function errorText(code: number, message: string, details: readonly object[] = [
   return JSON.stringify({ error: { code, message, status, ...(details.length > 0 && { details }) } });
 }
 
-/** Google's error, a `google.rpc.Status`. */
 export function googleErrorOf(status: number, message: string, details?: readonly object[]): MockError {
   return { status, error: errorText(status, message, details) };
 }
 
 export const NO_SUCH_PATH = googleErrorOf(404, 'no such path on the mock');
 
-/** Returns what the body asks, or Google's error. */
 export function readGeminiBody(body: string, model: string, stream: boolean): MockRequest | MockError {
   const request = parsedJson(body);
   if (!isRecord(request)) return googleErrorOf(400, 'Invalid JSON payload received.');

@@ -19,7 +19,6 @@ const DIMENSIONS = 8;
 const DIMENSIONS_MAX = 4_096;
 /** The most completions of a prompt, by OpenAI's reference. */
 const CHOICES_MAX = 128;
-/** What a moderation looks for. */
 const CATEGORIES = ['harassment', 'hate', 'sexual', 'violence'];
 
 /**
@@ -172,7 +171,6 @@ export function doorFrames(completion: MockCompletion, door: MockDoorRequest): U
   ];
 }
 
-/** Flags a text for each category whose name is in the text. */
 function moderationOf(text: string): object {
   const flags = CATEGORIES.map((name) => [name, text.includes(name)] as const);
   return {

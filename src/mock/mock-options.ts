@@ -111,7 +111,6 @@ function oneOf<Word extends string, Default extends Word | undefined>(
   return { metavar, help: words.join(', '), defaultValue, parse };
 }
 
-/** A switch. A name without a value, as in `?echo`, switches it on. */
 function onOffSwitch(help: string): OptionKind<boolean> {
   const parse = (text: string): boolean => {
     if (text === '1' || text === 'true' || text === '') return true;

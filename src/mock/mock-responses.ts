@@ -16,7 +16,6 @@ import type { MockCompletion, MockCall, MockError, MockProtocol, MockRequest } f
 
 const ID = 'resp_mock';
 
-/** OpenAI's error for a wrong member, `param`. */
 const wrongMember = (message: string, param: string): MockError => ({
   status: 400,
   error: JSON.stringify({ error: { message, type: 'invalid_request_error', param, code: null } }),
@@ -71,9 +70,7 @@ function read({ body }: MockCall): MockRequest | MockError {
 /** Adds an event to a stream. `members`: all but `type` and `sequence_number`. */
 type Send = (type: string, members: object) => void;
 
-/** One item of the output. */
 interface OutputItem {
-  /** As it is at its end. */
   readonly item: Members;
   /** Sends the events between the item's begin and its end. */
   readonly sendContents: (send: Send, itemIds: object) => void;

@@ -53,7 +53,6 @@ interface MockUpstreamOptions {
 
 export interface MockUpstream {
   readonly port: number;
-  /** The live counters. */
   readonly stats: Readonly<MockStats>;
   /** Closes the listen socket and every connection. */
   close(): void;
@@ -142,7 +141,6 @@ class MockServer {
     this.#encodedResponsesApi = new EncodedResponses(defaults, RESPONSES_MOCK);
   }
 
-  /** Receives a call. */
   receive(response: HttpResponse, request: HttpRequest): void {
     const delivery = new Delivery(response, this.stats);
     const directives = request.getHeader('x-mock');

@@ -19,7 +19,6 @@ declare const ESCAPED: unique symbol;
  */
 export type EscapedText = string & { readonly [ESCAPED]: true };
 
-/** Escapes any text. */
 export function escaped(text: string): EscapedText {
   return insideOfString(text) as EscapedText;
 }
@@ -85,7 +84,6 @@ function headOf(id: string, created: number, model: string): string {
   );
 }
 
-/** As JSON.stringify writes a number. */
 function numberText(value: number): string {
   return Number.isFinite(value) ? `${value}` : 'null';
 }
@@ -131,7 +129,6 @@ function usageTextOf(usage: ProviderUsage, member: Record<string, unknown>): str
   );
 }
 
-/** A member of a delta that brings text. */
 export type TextMember = 'content' | 'reasoning_content';
 
 const AFTER_PIECE = '"},"logprobs":null,"finish_reason":null}]}\n\n';
@@ -142,7 +139,6 @@ const AFTER_PIECE = '"},"logprobs":null,"finish_reason":null}]}\n\n';
  * was reported, and `done`. `index`: of the choice.
  */
 export class ChunkWriter {
-  /** The start of each chunk, up to the list of choices. */
   readonly #head: string;
   /** The chunk up to its text, cached for `#member` and `#index`, which mostly stay the same. */
   #pieceStart = '';
@@ -170,12 +166,10 @@ export class ChunkWriter {
       : chunk.replace(/\}(\s*)$/, `,"usage":${JSON.stringify(usageMember(usage))}}$1`);
   }
 
-  /** A chunk with a piece of the content. */
   text(plainText: string, index = 0): string {
     return this.piece('content', escaped(plainText), index);
   }
 
-  /** A chunk with a piece of the thoughts. */
   reasoning(plainText: string, index = 0): string {
     return this.piece('reasoning_content', escaped(plainText), index);
   }
@@ -197,7 +191,6 @@ export class ChunkWriter {
     return this.delta(`{"tool_calls":[${JSON.stringify(call)}]}`, index);
   }
 
-  /** A chunk with a piece of a tool call's arguments, which are JSON text. */
   toolArguments(toolIndex: number, escapedJson: EscapedText, index = 0): string {
     const call = `{"index":${toolIndex},"function":{"arguments":"${escapedJson}"}}`;
     return this.delta(`{"tool_calls":[${call}]}`, index);
@@ -209,7 +202,6 @@ export class ChunkWriter {
     );
   }
 
-  /** The chunk with the usage, the last one before `done`. */
   usage(usage: ProviderUsage): string {
     return sseEvent(`${this.#head}],"usage":${JSON.stringify(usageMember(usage))}}`);
   }

@@ -54,10 +54,8 @@ export function rejectOthers(holder: Members, path: string, read: readonly strin
       throw new FieldError(`${path}.${name}`, 'has no counterpart in a chat completion');
 }
 
-/** A function that the caller offers or describes. */
 interface FunctionDefinition {
   readonly name: string;
-  /** Undefined if it is empty. */
   readonly description: string | undefined;
   /** The JSON schema of the arguments. */
   readonly parameters: Record<string, unknown> | undefined;
@@ -158,14 +156,12 @@ export class Fields {
   readonly #taken = new Set<string>();
   #isFinished = false;
 
-  /** `provider`: the provider's name in messages of errors. */
   constructor(body: Members, provider: string, { dropUnsupported = false } = {}) {
     this.#body = body;
     this.#provider = provider;
     this.#dropUnsupported = dropUnsupported;
   }
 
-  /** Takes a member of any type. */
   take(name: string): unknown {
     // `finish` would have rejected the member.
     invariant(!this.#isFinished, 'a member is taken before the others are rejected');
@@ -229,9 +225,8 @@ export class Fields {
   }
 
   /**
-   * Call if the provider cannot do what the member at the path `field` asks for. In the message `reason`
-   * follows the path. Throws a FieldError, or returns if the upstream has `drop_unsupported`: then the caller
-   * leaves the member out.
+   * Call if the provider cannot do what the member at the path `field` asks for. Throws a FieldError, or
+   * returns if the upstream has `drop_unsupported`: then the caller leaves the member out.
    */
   unsupported(field: string, reason = `is not supported by ${this.#provider}`): void {
     if (!this.#dropUnsupported) throw new FieldError(field, reason);
@@ -261,10 +256,7 @@ export class Fields {
     this.finish();
   }
 
-  /**
-   * Call last. Refuses each member that nobody took and that is not harmless, unless its value is null, false
-   * or an empty list, which asks for nothing.
-   */
+  /** Call last. A member that is null, false or an empty list asks for nothing, so it is not rejected. */
   finish(): void {
     invariant(!this.#isFinished, 'the members that nobody took are rejected once');
     this.#isFinished = true;

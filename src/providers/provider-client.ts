@@ -239,7 +239,6 @@ function settingsOf({ provider }: ProviderTarget): ProviderSettings {
   return provider;
 }
 
-/** The fault of a call whose request could not be written, by a FieldError or a bug. */
 function unwrittenFault(error: unknown): HttpFault {
   return error instanceof FieldError
     ? { code: FIELD_UNSUPPORTED, message: error.message, repeatable: false, field: error.field }

@@ -62,7 +62,6 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   #bufferedBytes = 0;
   /** How many bytes of the stream's longest event are counted against the memory budget. */
   #countedEventBytes = 0;
-  /** The handler's onStart was called. */
   #hasStarted = false;
   #isOver = false;
 
@@ -190,8 +189,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
         message: `above ${UPSTREAM_RESPONSE_BYTES_MAX} bytes`,
         repeatable: false,
       });
-    // `countBuffered` counts bytes against the memory budget. If the budget is used up, the handler ends the
-    // call.
+    // If the memory budget is used up, the handler ends the call.
     else if (this.#handler.countBuffered?.(chunk.length) !== false) this.#chunks.push(chunk);
   }
 
@@ -210,7 +208,6 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     this.#relay(text);
   }
 
-  /** Translates the end of a response with a status of success. */
   #relayLast(): void {
     if (this.#stream !== undefined) this.#relay(this.#stream.end());
     else this.#relayWhole(joinedChunks(this.#chunks));
@@ -222,7 +219,6 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     this.#handler.onEnd();
   }
 
-  /** Translates a response that is not streamed. */
   #relayWhole(body: Buffer): void {
     this.#chunks = [];
     const response = this.#reader.readResponse!(body, this.#call);
@@ -294,7 +290,6 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     }
   }
 
-  /** Ends the call with an error that came inside a response with a status of success. */
   #failByProvider({ status, message, retryAfterSeconds }: ProviderFailure): void {
     const reported = { status, retryAfterSeconds };
     this.#fail(
@@ -312,14 +307,12 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     this.#handler.onError(fault);
   }
 
-  /** Gives translated text to the handler, after onStart. */
   #relay(text: string): void {
     if (text === '') return;
     this.#startHandler(200, this.#mode === 'stream' ? 'text/event-stream' : 'application/json');
     if (!this.#isOver) this.#handler.onData(Buffer.from(text));
   }
 
-  /** Calls the handler's onStart, unless it was called before. */
   #startHandler(status: number, type: string, retryAfter?: string): void {
     if (this.#hasStarted) return;
     this.#hasStarted = true;
@@ -337,7 +330,6 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   }
 }
 
-/** What is logged of an exception. */
 export function textOf(error: unknown): string {
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }

@@ -120,17 +120,15 @@ export function toolIdOf(id: unknown, position: number, call: DoorCall): string 
   return typeof id === 'string' && id !== '' ? id : `toolu_${call.requestId}_${position}`;
 }
 
-/** The text of a message or a delta, which may be a refusal instead. */
+/** This and the next functions read a message or a delta. */
 export function textOrRefusalOf(message: Members): string {
   return textOf(message.content) || (hasRefusal(message) ? (message.refusal as string) : '');
 }
 
-/** Whether a message or a delta has the text of a refusal. */
 export function hasRefusal({ refusal }: Members): boolean {
   return typeof refusal === 'string' && refusal !== '';
 }
 
-/** The thinking blocks in a message or a delta, with their signatures. */
 export function thinkingBlocksIn({ thinking_blocks: blocks }: Members): readonly Members[] {
   return Array.isArray(blocks) ? (blocks as unknown[]).filter(isRecord) : [];
 }

@@ -45,15 +45,12 @@ export class MessageWriter implements DoorStream {
   #isThinkingFromBlocks = false;
   /** Index, in the chat completion, of `#toolCall`; -1 before the first tool call. */
   #toolIndex = -1;
-  /** The open tool call, or the last one. */
   #toolCall: ToolCallSoFar = { id: undefined, name: undefined, json: '' };
   /** Whether the tool call is open, while its block waits for `canSendToolCall`. */
   #isToolPending = false;
   /** The ids of the tool calls before `#toolCall`; an entry is undefined for a call without an id. */
   #earlierIds: (string | undefined)[] | undefined;
-  /** Number of tool blocks so far. */
   #toolCount = 0;
-  /** Whether a refusal has come. */
   #isRefusal = false;
   #finishReason: unknown;
   #usage: unknown;
@@ -86,7 +83,6 @@ export class MessageWriter implements DoorStream {
     return this.#events;
   }
 
-  /** Writes the first events, unless they were written before. */
   #beginMessage(): void {
     if (this.#hasBegun) return;
     this.#hasBegun = true;
@@ -118,7 +114,6 @@ export class MessageWriter implements DoorStream {
       for (const piece of delta.tool_calls as unknown[]) if (isRecord(piece)) this.#addToolCall(piece);
   }
 
-  /** `member`: the member of the chunk that had the text. */
   #writeThinking(thinking: string, member: 'reasoning_content' | 'thinking_blocks'): void {
     if (this.#openKind !== 'thinking')
       this.#startBlock('thinking', { type: 'thinking', thinking: '', signature: '' });

@@ -56,7 +56,6 @@ const UNCOUNTED: EventMeaning = { ...NO_MEANING, isUncounted: true };
  */
 const TEXT_DELTA =
   /^\{"type":"content_block_delta","index":(?:0|[1-9]\d{0,5}),"delta":\{"type":"text_delta","text":"(?:[^"\\\u0000-\u001f]|\\["\\/bfnrt])+"\} {0,32}\}$/;
-/** Events that mean nothing to the judge: a ping, the start of an empty text block, the end of a block. */
 const WITHOUT_TEXT =
   /^\{"type": ?"(?:ping"|content_block_st(?:op","index":\d|art","index":\d,"content_block":\{"type":"text","text":""\})) {0,32}\}$/;
 /** Matches all types of Anthropic's errors. Its bound keeps the type, which is logged, to 64 characters. */
@@ -135,10 +134,7 @@ function errorTypeIn(error: unknown): string {
   return typeof type === 'string' && ERROR_TYPE.test(type) ? type : 'an error';
 }
 
-/**
- * Whether a block or its delta brings tokens that the model has generated: text, thoughts, or the name and
- * the arguments of a tool. The signature of a thought is no such token.
- */
+/** Whether a block or its delta brings what the model has generated, of which the signature is no part. */
 function hasText({ text, thinking, partial_json: json, name }: Members): boolean {
   return Boolean(text) || Boolean(thinking) || Boolean(json) || Boolean(name);
 }

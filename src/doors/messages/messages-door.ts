@@ -62,11 +62,7 @@ function limitLines(name: string, limit: number, remaining: number, resetAtMs: n
   return `${start}-limit: ${limit}${start}-remaining: ${remaining}${start}-reset: ${timeOf(resetAtMs)}`;
 }
 
-/**
- * The headers that only this door has, each after its line break: the request's id, and the limits. Follows
- * platform.claude.com, page "Rate limits", as of November 2026. Only tests give `nowMs`, in Unix
- * milliseconds.
- */
+/** Follows platform.claude.com, page "Rate limits", as of November 2026. Only tests give `nowMs`. */
 export function messagesHeaderLines(
   { requestId, rateLimit, tokenLimit }: ResponseFacts,
   nowMs?: number,
@@ -98,7 +94,6 @@ const INNERMOST_BLOCK = new Level({
   cache_control: CACHE_CONTROL,
 });
 const SOURCE = new Level({ ...SOURCE_MEMBERS, content: INNERMOST_BLOCK }, STORED_SOURCES, TEXT_SOURCES);
-/** A block within a tool result. */
 const INNER_BLOCK = new Level({
   ...uncheckedMembers('type', 'text', 'title', 'context'),
   content: INNERMOST_BLOCK,
@@ -154,7 +149,6 @@ const MESSAGES_REQUEST = new Level({
   cache_control: CACHE_CONTROL,
 });
 
-/** What the two doors have in common. */
 const COMMON = {
   level: MESSAGES_REQUEST,
   readsKnownOnly: true,

@@ -54,12 +54,10 @@ export function costlyMembersIn({
   return members;
 }
 
-/** Whether the value of a member asks for anything. */
 function isAsked(value: unknown): boolean {
   return isGiven(value) && value !== false;
 }
 
-/** Whether Anthropic runs the tool. */
 function isHosted({ type = 'custom' }: Members): boolean {
   return type !== null && !(typeof type === 'string' && CALLERS_TOOL.test(type));
 }

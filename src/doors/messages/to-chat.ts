@@ -197,10 +197,8 @@ function fitsStrictMode(schema: unknown): boolean {
 
 /** A part of a content; or a tool call, or an item of `thinking_blocks`. */
 type Part = Record<string, unknown>;
-/** A message of the chat completion. */
 type Message = Record<string, unknown>;
 
-/** Throws a FieldError. */
 function messagesOf(messages: readonly Members[], upstream: UpstreamTraits): Message[] {
   const chatMessages: Message[] = [];
   messages.forEach(({ role, content }, index) => {
@@ -223,7 +221,6 @@ function textPartsOf(content: unknown, path: string, upstream: UpstreamTraits): 
   return contentOf(parts);
 }
 
-/** A member `cache_control` if the block has one and the upstream reads it, else no member. */
 function cacheControlOf(block: Members, upstream: UpstreamTraits): Members {
   const { cache_control: control } = block;
   return upstream.extras && isRecord(control) ? { cache_control: control } : {};
@@ -305,10 +302,7 @@ function assistantOf(content: unknown, path: string, upstream: UpstreamTraits): 
   };
 }
 
-/**
- * The blocks of a content; none if the content is absent. Checks that they are objects, because the schema
- * does not look into tool results.
- */
+/** None if the content is absent. Checks the blocks, because the schema does not look into tool results. */
 function blocksIn(content: unknown, path: string): readonly Members[] {
   if (content === undefined || content === null) return [];
   if (!Array.isArray(content)) throw new FieldError(path, 'must be a string or an array of blocks');
@@ -326,7 +320,6 @@ function contentOf(parts: Part[]): string | Part[] {
     : parts;
 }
 
-/** The part for a block of a place where only text is allowed. */
 function textPartOf(block: Members, path: string, upstream: UpstreamTraits): Part {
   const { type } = block;
   if (type !== 'text') throw new FieldError(`${path}.type`, 'has no counterpart in a chat completion');

@@ -37,9 +37,7 @@ interface AssistantMessage {
   reasoning_content?: string;
 }
 
-/** Roles of messages. Outputs of tools are items of their own. */
 const ROLES: readonly unknown[] = ['user', 'assistant', 'system', 'developer'];
-/** Types of parts that become text. */
 const TEXT_PARTS: readonly unknown[] = ['input_text', 'output_text', 'text'];
 
 /** Throws a FieldError. */
@@ -54,13 +52,12 @@ export function messagesOf(input: unknown, upstream: UpstreamTraits): unknown[] 
   return writer.end();
 }
 
-/** Writes the messages for an input. Call `add` for each item in order, then `end` once. */
+/** Call `add` for each item in order, then `end` once. */
 class InputWriter {
   readonly #messages: unknown[] = [];
   readonly #upstream: UpstreamTraits;
   /** Images and files of the outputs in a row, for a user message after the last output. */
   #movedParts: Members[] = [];
-  /** Path of the output from which the first of `#movedParts` comes. */
   #movedPath = '';
   /** The last message if it is an assistant message: items of the same turn may still go into it. */
   #assistant: AssistantMessage | undefined;
@@ -73,13 +70,11 @@ class InputWriter {
     this.#upstream = upstream;
   }
 
-  /** Call once, after the last `add`. Returns the messages. */
   end(): unknown[] {
     this.#pushMovedParts();
     return this.#messages;
   }
 
-  /** Throws a FieldError for an item that only an upstream with Responses can read. */
   add(item: Members, path: string): void {
     const type = item.type ?? 'message';
     if (type !== 'function_call_output' && type !== 'custom_tool_call_output') this.#pushMovedParts();
@@ -143,7 +138,6 @@ class InputWriter {
     return texts.length === 0 ? '' : singleTextOrParts(texts);
   }
 
-  /** Called before each item that is no output, and at the end. */
   #pushMovedParts(): void {
     if (this.#movedParts.length === 0) return;
     this.#pushMessage({ role: 'user', content: this.#movedParts }, this.#movedPath);
@@ -158,7 +152,6 @@ class InputWriter {
     this.#messages.push(withOrigin(path, message));
   }
 
-  /** Adds a message item, or its content to the assistant message before it. */
   #addMessage(item: Members, path: string): void {
     const { role } = item;
     if (!ROLES.includes(role))
@@ -235,7 +228,6 @@ class InputWriter {
   }
 }
 
-/** The thoughts of the model, or their summary if the item has nothing else. */
 function reasoningTextOf({ content, summary }: Members): string {
   return textOf(content) || textOf(summary);
 }
@@ -264,7 +256,6 @@ function translatedParts(content: readonly unknown[], path: string): Members[] {
   });
 }
 
-/** The text of a single text part, else `parts`. */
 function singleTextOrParts(parts: readonly Members[]): unknown {
   const [first] = parts;
   return parts.length === 1 && first!.type === 'text' ? first!.text : parts;

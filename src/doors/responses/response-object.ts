@@ -33,7 +33,6 @@ export function headOf({ created, model }: Members, call: DoorCall): ResponseHea
 /** Status of a response, and the members that depend on it. */
 export interface ResponseState {
   readonly status: 'in_progress' | 'completed' | 'incomplete';
-  /** Why the response is incomplete. */
   readonly reason?: 'max_output_tokens' | 'content_filter' | undefined;
   readonly output: readonly object[];
   /** `usage` of the chat completion. */
@@ -89,10 +88,7 @@ export function responseObject(head: ResponseHead, { body }: DoorCall, state: Re
   };
 }
 
-/**
- * The usage in the form of Responses; null if none was reported. `usage` is that of the chat completion. In
- * both forms the prompt includes cached tokens.
- */
+/** Null if none was reported. In both forms of usage the prompt includes cached tokens. */
 function usageOf(usage: unknown): object | null {
   if (!isRecord(usage)) return null;
   const prompt = membersOf(usage.prompt_tokens_details);
@@ -146,7 +142,6 @@ interface OpenItem extends PlacedItem {
 }
 
 export interface OpenReasoning extends OpenItem {
-  /** The thoughts so far. */
   text: string;
   /** Blocks that the provider has signed, for `encrypted_content` (encrypted-content.ts). */
   readonly blocks: unknown[];
@@ -157,7 +152,6 @@ export interface OpenReasoning extends OpenItem {
 /** A part of the message that is being written. */
 export interface OpenPart {
   readonly type: 'output_text' | 'refusal';
-  /** The part's index in the message. */
   readonly index: number;
   text: string;
   readonly logprobs: unknown[];
@@ -166,7 +160,6 @@ export interface OpenPart {
 export interface OpenMessage extends OpenItem {
   /** The parts as the item has them at its end. */
   readonly content: object[];
-  /** The part that is being written. */
   part: OpenPart | undefined;
 }
 

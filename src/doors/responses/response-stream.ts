@@ -66,7 +66,6 @@ export class ResponseStream implements DoorStream {
   #message: OpenMessage | undefined;
   /** The open tool calls, by the index of their pieces; without an index, by their position in the delta. */
   readonly #openCalls = new Map<unknown, OpenToolCall>();
-  /** The tool calls that have ended, in the same way. */
   readonly #closedCalls = new Map<unknown, OpenToolCall>();
   /** For tools in namespaces: name and namespace at this door, by the name in the chat completion. */
   readonly #namespaces: ReturnType<typeof namesByFlatName>;
@@ -108,12 +107,11 @@ export class ResponseStream implements DoorStream {
       .join('');
   }
 
-  /** The `response` object. Call after `end`. */
+  /** Call after `end`. */
   get response(): object {
     return responseObject(this.#head!, this.#call, this.#responseState);
   }
 
-  /** The state that the response will have at its end, by what has come so far. */
   get #responseState(): ResponseState {
     const reason = incompleteReasonOf(this.#finishReason);
     return {
@@ -125,7 +123,6 @@ export class ResponseStream implements DoorStream {
     };
   }
 
-  /** Events for a delta, or for a whole message. */
   #writeDelta(delta: Members, logprobs: unknown): string {
     let events = '';
     const thoughts = thoughtsOf(delta);
@@ -145,7 +142,6 @@ export class ResponseStream implements DoorStream {
     return events;
   }
 
-  /** Events for a piece of reasoning. */
   #writeReasoning(text: string): string {
     let events = this.#openReasoning();
     const reasoning = this.#reasoning!;
@@ -203,7 +199,6 @@ export class ResponseStream implements DoorStream {
     return closingEvents + added;
   }
 
-  /** Events for a piece of the message. */
   #writeText(type: OpenPart['type'], text: string, logprobs: readonly unknown[]): string {
     let events = this.#openMessage();
     const message = this.#message!;
@@ -245,7 +240,6 @@ export class ResponseStream implements DoorStream {
     return closingEvents + added;
   }
 
-  /** Ends the open part of the message, if there is one. */
   #closePart(message: OpenMessage): string {
     const { part } = message;
     if (part === undefined) return '';
@@ -325,7 +319,6 @@ export class ResponseStream implements DoorStream {
     return openCall;
   }
 
-  /** Writes response.output_item.added of a tool call, and the arguments that have come by now. */
   #writeCallAdded(openCall: OpenToolCall): string {
     openCall.isAdded = true;
     // If the upstream has sent no id, the client gets one that no earlier response has, because the client
@@ -365,7 +358,6 @@ export class ResponseStream implements DoorStream {
     return events;
   }
 
-  /** Begins an output item. Returns the item and its first event. */
   #addItem(prefix: string, members: Members & { readonly type: string }): [PlacedItem, string] {
     const placed = this.#newItem(prefix, members);
     return [placed, this.#itemAdded(placed)];

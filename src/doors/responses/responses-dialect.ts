@@ -48,7 +48,6 @@ export const RESPONSES_DIALECT: Dialect<'responses'> = {
  */
 const ENDED: ReadonlySet<unknown> = new Set(['completed', 'incomplete', undefined, null]);
 
-/** Why a body of status 200 makes the attempt fail, for the log; undefined if it is a success. */
 function faultIn({ status, error }: Members): string | undefined {
   if (isRecord(error)) return 'an error';
   return ENDED.has(status) ? undefined : 'a response that did not end well';
@@ -60,7 +59,6 @@ function faultIn({ status, error }: Members): string | undefined {
  */
 class ResponsesJudge implements EventJudge {
   readonly #kinds = new StreamedKinds();
-  /** Whether an item has come that is done. */
   #hasItem = false;
 
   judge(event: Members): EventMeaning {
@@ -107,7 +105,6 @@ class ResponsesJudge implements EventJudge {
   }
 }
 
-/** The meaning of an event that makes the stream fail; the log has `fault`. */
 function meaningOf(fault: string): EventMeaning {
   return { ...NO_MEANING, fault };
 }

@@ -21,7 +21,6 @@ import type { Door } from '../door.js';
 import { readersOf } from '../member-scan.js';
 import { isOwnReasoningId } from './response-object.js';
 
-/** Members by which OpenAI reads a stored prompt or conversation. */
 const STORED = ['previous_response_id', 'conversation', 'prompt'] as const;
 
 /** Types of tools whose calls the caller runs, so that OpenAI bills only tokens for them. */
@@ -56,10 +55,7 @@ function offersHosted({ type, tools }: Members): boolean {
   return (tools as unknown[]).some((tool) => !isRecord(tool) || isHosted(tool));
 }
 
-/**
- * Members that make the provider run a tool, shorten the conversation, or read what it has stored. `body` is
- * valid.
- */
+/** `body` is valid. */
 function routingIn(body: Members): readonly RoutingMember[] {
   const { tools, input } = body;
   const routing: RoutingMember[] = STORED.filter((name) => isGiven(body[name]));
@@ -190,7 +186,7 @@ function numberIn(frame: Uint8Array): number | undefined {
   return match === null ? undefined : Number(match[1]);
 }
 
-/** The number of the event whose data line begins at `start`; undefined if the frame has it in part. */
+/** Undefined if the frame has the event whose data line begins at `start` only in part. */
 function numberInLine(bytes: Buffer, start: number): number | undefined {
   const end = bytes.indexOf(LINE_FEED, start);
   const line = bytes.toString('utf8', start, end < 0 ? bytes.length : end);

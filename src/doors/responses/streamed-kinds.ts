@@ -37,7 +37,6 @@ export class StreamedKinds {
   /** The kinds of which a text that is done has come, without a delta before: their items only repeat it. */
   readonly #withDone = new Set<string>();
 
-  /** Call for each event that brings a piece of a text. */
   countDelta(type: string): void {
     this.#withDelta.add(kindOfEvent(type));
   }

@@ -18,7 +18,6 @@ import { withOneSystem } from '../message-parts.js';
 import { messagesOf } from './request-items.js';
 import { offeredTools } from './tool-names.js';
 
-/** Members that mean the same in both APIs. */
 const SAME_MEMBERS = [
   'model',
   'temperature',
@@ -31,7 +30,6 @@ const SAME_MEMBERS = [
 ] as const;
 /** Members that do not change the response, or belong to features that are rejected anyway. */
 const DROPPED_MEMBERS = ['max_tool_calls', 'truncation', 'prompt_cache_options', 'client_metadata'] as const;
-/** Values of `include` that are accepted. */
 const INCLUDE_VALUES: readonly unknown[] = [
   'reasoning.encrypted_content',
   'message.output_text.logprobs',
@@ -189,7 +187,6 @@ function addLogprobs(fields: Fields, chat: Record<string, unknown>): void {
   if (topLogprobs > 0) chat.top_logprobs = topLogprobs;
 }
 
-/** The members of these names that are present and not null. */
 function givenMembers(members: Members, names: readonly string[]): Record<string, unknown> {
   const entries = names.map((name) => [name, members[name]] as const);
   return Object.fromEntries(entries.filter(([, value]) => value !== undefined && value !== null));

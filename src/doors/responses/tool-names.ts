@@ -13,7 +13,6 @@ import { FieldError } from '../../providers/provider.js';
 
 interface OfferedTool {
   readonly tool: Members;
-  /** Path of the tool in the request. */
   readonly path: string;
 }
 
@@ -53,7 +52,6 @@ export function offeredTools(tools: readonly unknown[], mayChoose: boolean): Off
   return mayChoose && withoutSearch.length > 0 ? withoutSearch : offered;
 }
 
-/** Throws a FieldError if two tools have one name. */
 function checkNames(offered: readonly OfferedTool[]): void {
   const names = new Set<string>();
   for (const { tool, path } of offered) {

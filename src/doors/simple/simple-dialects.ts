@@ -9,7 +9,6 @@
 import { isRecord, type Members } from '../../core/json.js';
 import type { Dialect } from '../door.js';
 
-/** The doors of this folder. */
 export type SimpleName = 'embeddings' | 'completions' | 'moderations' | 'rerank';
 
 /**
@@ -30,7 +29,6 @@ function simpleDialect<Name extends SimpleName>(
   return { name, marker, openJudge: undefined, translator: undefined, promptTexts };
 }
 
-/** For doors whose responses have no text. */
 const TEXTLESS = { isTextless: true } as const;
 
 /**

@@ -78,7 +78,6 @@ export const RERANK = simpleDoor('rerank', {
   }),
   untypedMediaParts: ({ documents, rank_fields: rankFields }) =>
     (documents as readonly unknown[]).filter((document) => isMediaPart(document, rankFields)).length,
-  // The schema has checked both members.
   repeatedTokens: ({ query, documents }) =>
     repeatedTokensOf(Buffer.byteLength(query as string), (documents as readonly unknown[]).length),
   ...NO_OUTPUT,

@@ -41,9 +41,8 @@ export const ANTHROPIC: Provider = {
 };
 
 /**
- * The headers of the last call of each settings object. Most calls have the headers of the call before, and
- * the HTTP client writes the headers of one list object only once. A settings object never changes: a reload
- * makes another.
+ * The headers of each upstream's last call, which are mostly those of the next: the HTTP client writes the
+ * headers of one list object only once. A settings object never changes.
  */
 const LAST_HEADERS = new WeakMap<ProviderSettings, LastHeaders>();
 
@@ -56,11 +55,8 @@ interface LastHeaders {
   readonly headers: readonly string[];
 }
 
-/** The headers of a call: the same list as for the upstream's last call, if nothing has changed. */
 function headersOf({ settings, credential }: ProviderCall, betas: readonly string[]): readonly string[] {
   const betaHeader = betas.length === 0 ? '' : betas.join(',');
-  // The kind `aws` is Bedrock's alone. Without a credential the upstream needs none, or the settings give the
-  // header that authorises.
   const kind = credential?.kind;
   let secret: string | undefined;
   if (credential?.kind === 'key') secret = credential.key;
@@ -82,11 +78,7 @@ function mergedBetas(settingsBetas: readonly string[], callersBetas: string): re
   return [...new Set([...settingsBetas, ...names.filter((name) => name !== '')])];
 }
 
-/**
- * Members that cloudBodyOf always removes. Clouds reject `model`. The other two it writes itself: the version
- * is the cloud's, and a caller of the Messages door names betas in a header, of which a cloud gets those that
- * it knows. What a caller wrote there is dropped, or the body would have the member twice.
- */
+/** Members that cloudBodyOf always removes: clouds reject `model`, and the other two it writes itself. */
 const REMOVED_MEMBERS = ['model', 'anthropic_version', 'anthropic_beta'] as const;
 
 interface CloudBody {
@@ -101,7 +93,6 @@ interface CloudForm {
   readonly betas: readonly string[];
   /** A result of `knownBetasOf`. */
   readonly callersBetas: string;
-  /** A member to remove. */
   readonly alsoRemoved?: string;
   /**
    * A member to add unless the body has it, such as `max_tokens`. `jsonOf` gets the other members, each as

@@ -25,10 +25,9 @@ export interface ContentRules {
 const DATA_URL = /^data:([\w.+-]+\/[\w.+-]+)(?:;[^,;]*)*;base64,/i;
 
 /**
- * Returns the blocks of a message's content. Blocks are new objects, but `cache_control` in them is the
- * caller's own object. Blank texts are left out: OpenAI accepts them, Anthropic does not. Without content
- * there are no blocks; protocol/chat-schema.ts rejects a content that is neither text nor list. `path`: of
- * the message, as `messages[3]`. Throws a FieldError.
+ * Returns the blocks of a message's content; none without content, since protocol/chat-schema.ts rejects one
+ * that is neither text nor list. Blocks are new objects, but `cache_control` in them is the caller's own.
+ * `path`: of the message, as `messages[3]`. Throws a FieldError.
  */
 export function blocksOf(content: unknown, path: string, rules: ContentRules): Block[] {
   if (typeof content === 'string') return hasText(content) ? [{ type: 'text', text: content }] : [];
@@ -44,10 +43,7 @@ export function blocksOf(content: unknown, path: string, rules: ContentRules): B
   return blocks;
 }
 
-/**
- * Copies `cache_control`, if it is there, from `source` to `block`, and returns `block`. `source`: the object
- * that the caller sent at `path`, such as a part, a message or a tool. Throws a FieldError.
- */
+/** Copies `cache_control` to `block` from `source`, which the caller sent at `path`. Throws a FieldError. */
 export function withCacheControl(block: Block, source: Members, path: string): Block {
   const { cache_control: cacheControl } = source;
   if (cacheControl === undefined || cacheControl === null) return block;
@@ -56,12 +52,11 @@ export function withCacheControl(block: Block, source: Members, path: string): B
   return block;
 }
 
-/** Whether the text is not blank: Anthropic rejects blank texts. */
+/** OpenAI accepts blank texts, Anthropic rejects them. */
 export function hasText(text: string): boolean {
   return /\S/.test(text);
 }
 
-/** The block for a part; undefined if the part is left out. */
 function blockOf(part: Members, path: string, rules: ContentRules): Block | undefined {
   switch (part.type) {
     case 'text':

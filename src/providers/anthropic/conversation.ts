@@ -41,7 +41,6 @@ interface Turn {
 export const PLACEHOLDER_USER_TEXT = 'Please continue.';
 
 export class Conversation {
-  /** The system prompt at the start. */
   readonly system: Block[] = [];
   readonly #turns: Turn[] = [];
   readonly #rules: ContentRules;
@@ -53,10 +52,7 @@ export class Conversation {
   /** The id that stands for the last `function_call`, which has none, and for the result of that call. */
   #functionCallId = '';
 
-  /**
-   * `allowsSystemTurns`: the model accepts system turns in `messages`. The door has checked that `messages`
-   * are objects.
-   */
+  /** `allowsSystemTurns`: the model accepts system turns. The door has checked that messages are objects. */
   constructor(messages: readonly unknown[], rules: ContentRules, allowsSystemTurns: boolean) {
     this.#rules = rules;
     this.#allowsSystemTurns = allowsSystemTurns;
@@ -124,7 +120,6 @@ export class Conversation {
     }
   }
 
-  /** Adds a system message, unless it has no blocks: Anthropic would reject a turn without blocks. */
   #addSystem(blocks: Block[]): void {
     if (blocks.length === 0) return;
     const lastTurn = this.#turns.at(-1);
@@ -134,7 +129,6 @@ export class Conversation {
     else this.#pendingSystem.push(...blocks);
   }
 
-  /** Adds an assistant message, unless it has no blocks: Anthropic would reject an empty message. */
   #addAssistant(message: Members, path: string, index: number): void {
     this.#rules.fields.rejectMedia(message, path);
     const blocks = thinkingOf(message, `${path}.thinking_blocks`);
@@ -167,10 +161,7 @@ export class Conversation {
     return blocks;
   }
 
-  /**
-   * Gives the `cache_control` of the message, if it has one, to its last block, in place of the block's own.
-   * Thinking gets none: Anthropic would reject the request.
-   */
+  /** The mark of the message replaces that of its last block. In thinking Anthropic rejects marks. */
   #copyCacheControl(blocks: Block[], message: Members, path: string): void {
     const lastBlock = blocks.at(-1);
     if (lastBlock !== undefined && !isThinking(lastBlock)) withCacheControl(lastBlock, message, path);
@@ -217,15 +208,12 @@ export function contentOf(blocks: readonly Block[]): unknown {
     : blocks;
 }
 
-/**
- * A block of a system message within a user turn: a text in the form that Claude knows from Anthropic's own
- * clients, any other block as it is.
- */
+/** A block of a system message within a user turn. Blocks that are no text stay as they are. */
 function asReminder(block: Block): Block {
   return typeof block.text === 'string' ? { ...block, text: reminderOf(block.text) } : block;
 }
 
-/** The form of a later system text. bedrock/messages.ts calls this too. */
+/** The form that Claude knows from Anthropic's own clients. bedrock/messages.ts calls this too. */
 export function reminderOf(text: string): string {
   return `<system-reminder>\n${text}\n</system-reminder>`;
 }

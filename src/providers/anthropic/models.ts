@@ -84,10 +84,7 @@ const TRAITS_BY_VERSION: readonly { readonly since: number; readonly traits: Mod
   { since: 0, traits: BEFORE_THINKING },
 ];
 
-/**
- * The traits in which a family differs from the others of its version, as the guides say. No family differs
- * before 4.7. `version > V5` means 5.1 or later.
- */
+/** The traits in which a family differs from others of its version. No family differs before 4.7. */
 function familyTraits(family: string, version: number): Partial<ModelTraits> {
   if (family === 'mythos' || family === 'fable') return { thinkingOff: undefined };
   if (family === 'sonnet' && version > V5) return { thinkingOff: 'between_tools' };
@@ -111,7 +108,7 @@ export function nameFactsOf(model: string): { readonly family: string; readonly 
 /** A full cache is cleared. Most settings name fewer models, but each reload may name others. */
 const CACHED_MODELS_MAX = 256;
 
-/** Returns a function that gives what `read` gave for the same name before. bedrock/models.ts uses it too. */
+/** Caches what `read` returns for a name. bedrock/models.ts uses it too. */
 export function cachedByModel<Facts>(read: (model: string) => Facts): (model: string) => Facts {
   const cache = new Map<string, Facts>();
   return (model) => {
@@ -128,8 +125,8 @@ export function cachedByModel<Facts>(read: (model: string) => Facts): (model: st
 const cachedTraitsOf = cachedByModel(traitsByName);
 
 /**
- * Returns what the model accepts, from a cache. `onVertex`: there schemas begin with 4.6 (Google Cloud,
- * "Structured outputs with Anthropic Claude models", 2026-11); an older model responds with 400.
+ * What the model accepts. `onVertex`: there schemas begin with 4.6 (Google Cloud, "Structured outputs with
+ * Anthropic Claude models", 2026-11).
  */
 export function traitsOf(model: string, { onVertex = false } = {}): ModelTraits {
   const traits = cachedTraitsOf(model);

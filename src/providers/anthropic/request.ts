@@ -22,11 +22,9 @@ import { toolMembersOf, type ToolMembers } from './tools.js';
 /** The first version of the API without temperature, top_p and top_k. */
 const VERSION_WITHOUT_SAMPLING = '2026-10-21';
 
-/** Claude's default of temperature and top_p, and OpenAI's. */
 export const CLAUDE_SAMPLING_DEFAULT = 1;
 /** The greatest temperature of Claude and of Converse; OpenAI's is 2. */
 export const TEMPERATURE_MAX = 1;
-/** Why some models get no top_p. */
 const BESIDE_TEMPERATURE = 'cannot be set beside temperature for this model';
 
 /** Anthropic rejects longer user ids. */
@@ -110,19 +108,17 @@ interface Sampling {
   readonly topK: number | undefined;
 }
 
+/** bedrock/request.ts has models too that are not Claude. `willThink`: the request makes the model think. */
 interface SamplingRules {
-  /** Whether the model and the API's version allow temperature, top_p and top_k. */
   readonly allowsSampling: boolean;
-  /** Whether only one of temperature and top_p may be set. */
   readonly hasOneSampler: boolean;
-  /** Whether the request makes the model think. */
   readonly willThink: boolean;
   /** Ends the sentence for a temperature that is too high. */
   readonly where: string;
   readonly isClaude: boolean;
 }
 
-/** Reads temperature, top_p and top_k. bedrock/request.ts calls this for all models, `isClaude` or not. */
+/** Takes temperature, top_p and top_k. Throws a FieldError. */
 export function samplingValuesOf(
   fields: Fields,
   { allowsSampling, hasOneSampler, willThink, where, isClaude }: SamplingRules,

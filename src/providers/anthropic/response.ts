@@ -37,14 +37,14 @@ const FINISH_REASONS: ReadonlyMap<unknown, FinishReason> = new Map([
   ['refusal', 'content_filter'],
 ]);
 
-/** `stop`: the member `stop_reason`. `hasCalls`: the response calls tools of the caller. */
+/** `hasCalls`: the response calls tools of the caller. */
 export function finishOf(stop: unknown, { hasCalls }: { readonly hasCalls: boolean }): FinishReason {
   const finish = FINISH_REASONS.get(stop) ?? 'stop';
   // If no tool of the caller is called, the response tool is, whose arguments are the content.
   return finish === 'tool_calls' && !hasCalls ? 'stop' : finish;
 }
 
-/** The explanation of a refusal. `details`: the member `stop_details`; undefined if it has none. */
+/** `details`: the member `stop_details`. */
 export function refusalOf(details: unknown): string | undefined {
   return isRecord(details) && typeof details.explanation === 'string' ? details.explanation : undefined;
 }
@@ -87,16 +87,12 @@ export function readMessage(body: Buffer, call: UnsignedCall): CompletionText {
 interface ReadContent {
   /** Undefined without a text block and without a call of the response's tool. */
   content: string | undefined;
-  /** The texts of all thinking; undefined without thinking. */
   reasoning: string | undefined;
   readonly thinkingBlocks: unknown[];
   readonly calls: ToolCall[];
 }
 
-/**
- * Reads the blocks of a response. `responseTool`: the tool whose arguments are the content; undefined without
- * one. Throws a ProviderError.
- */
+/** `responseTool`: the tool whose arguments are the content, if there is one. Throws a ProviderError. */
 function readBlocks(blocks: readonly unknown[], responseTool: string | undefined): ReadContent {
   const result: ReadContent = { content: undefined, reasoning: undefined, thinkingBlocks: [], calls: [] };
   for (const block of blocks) {
@@ -124,20 +120,19 @@ function readBlocks(blocks: readonly unknown[], responseTool: string | undefined
         }
         break;
       }
-      // Blocks of other types are left out.
       default:
     }
   }
   return result;
 }
 
-/** The value itself if it is a string. Throws a ProviderError for any other value. */
+/** The value itself if it is a string, else throws a ProviderError. */
 export function textOf(text: unknown): string {
   if (typeof text !== 'string') throw ProviderError.invalid('a text is no string');
   return text;
 }
 
-/** The id of a response, made up if Anthropic gave none. */
+/** Made up if Anthropic gave none. */
 export function idOf(id: unknown, call: UnsignedCall): string {
   return typeof id === 'string' && id !== '' ? id : `chatcmpl-${call.requestId}`;
 }
@@ -173,7 +168,6 @@ export class MessageUsage {
     return this;
   }
 
-  /** Undefined if no usage was reported. */
   get usage(): ProviderUsage | undefined {
     if (!this.#isReported) return undefined;
     return {
@@ -198,7 +192,6 @@ export function promptReportOf(usage: unknown): unknown {
   return isRecord(usage) ? { ...usage, output_tokens: null, output_tokens_details: null } : usage;
 }
 
-/** The new count, or `earlier` if the report has none. */
 function countOf(count: unknown, earlier: number): number {
   return isGiven(count) ? countIn(count) : earlier;
 }

@@ -119,7 +119,6 @@ export function innerSchemas(schema: Members): unknown[] {
   return [...inMaps, ...inLists, items];
 }
 
-/** Whether the schema is one of objects, perhaps among other types. */
 const isObject = ({ type, properties }: Record<string, unknown>): boolean =>
   type === 'object' || (Array.isArray(type) && type.includes('object')) || isRecord(properties);
 
@@ -160,7 +159,6 @@ function hasBadReference(schema: Record<string, unknown>): boolean {
   return referencesIn(schema).some(isBad);
 }
 
-/** The values of `$ref` in a closed schema, at any depth. */
 function referencesIn(schema: unknown): string[] {
   if (!isRecord(schema)) return [];
   const { $ref } = schema;

@@ -29,10 +29,7 @@ import { failureOf } from './errors.js';
 import { finishOf, idOf, MessageUsage, promptReportOf, refusalOf, textOf } from './response.js';
 import { responseToolOf, callsFunctions } from './tools.js';
 
-/**
- * `response_tool`: a call of the response tool (tools.ts), whose arguments are the content; `callers_tool`:
- * a call of a caller's tool; `other`: a text or a thought, or no block is open.
- */
+/** `response_tool`: its arguments are the content (tools.ts). `other`: a text, a thought, or none is open. */
 type BlockKind = 'response_tool' | 'callers_tool' | 'other';
 
 /**
@@ -45,7 +42,6 @@ const PLAIN_DELTA =
 
 export class MessageStream implements ProviderStream {
   readonly #call: UnsignedCall;
-  /** The tool whose arguments are the content; undefined if there is none. */
   readonly #responseTool: string | undefined;
   /** The caller used `functions` (tools.ts), so a call goes out as `function_call`. */
   readonly #callsFunctions: boolean;
@@ -53,21 +49,16 @@ export class MessageStream implements ProviderStream {
   readonly #usage = new MessageUsage();
   /** `message_delta` has brought the usage, which was not returned yet, and no text has come since. */
   #isUsageDue = false;
-  /** Undefined before `message_start`. */
   #writer: ChunkWriter | undefined;
-  /** The chunk with the role was returned. */
   #hasRole = false;
   /** Kind of the open block. Blocks follow each other, so one is open at a time. */
   #blockKind: BlockKind = 'other';
-  /** Whether the open tool call has got some arguments. */
   #hasArguments = false;
   /** The arguments that came as the open tool call began. They count if no others come. */
   #firstArguments = '{}';
   /** Position of the open tool call among the calls; -1 before the first. */
   #callIndex = -1;
-  /** Undefined before the stop reason has come. */
   #finishReason: FinishReason | undefined;
-  /** The last chunks were returned, so later events are ignored. */
   #hasEnded = false;
 
   constructor(call: UnsignedCall) {
@@ -158,7 +149,6 @@ export class MessageStream implements ProviderStream {
     this.#usage.add(promptReportOf(usage));
   }
 
-  /** The writer of the stream. Throws if `message_start` has not come. */
   #openWriter(): ChunkWriter {
     if (this.#writer === undefined) throw ProviderError.invalid('no message_start');
     return this.#writer;
@@ -171,7 +161,6 @@ export class MessageStream implements ProviderStream {
     return writer.role();
   }
 
-  /** `data`: the event of the block. */
   #startBlock(block: Record<string, unknown>, data: string): string {
     const writer = this.#openWriter();
     const role = this.#roleChunk(writer);

@@ -34,7 +34,6 @@ const BUDGETS: ReadonlyMap<string, number> = new Map([
 /** Asks a model to decide how much it thinks. Without `display` models from 4.7 on return no text of it. */
 export const ADAPTIVE_THINKING = { type: 'adaptive', display: 'summarized' } as const;
 
-/** Members that decide on thinking. */
 export interface Thinking {
   readonly thinking?: Members;
   /** Of `output_config` at Anthropic, of `outputConfig` in Converse. */
@@ -49,7 +48,6 @@ export function effortIn(fields: Fields): string | undefined {
   return effort;
 }
 
-/** Whether a request with this member `thinking` makes the model think. */
 export function asksToThink(thinking: Members | undefined): boolean {
   return thinking?.type === 'enabled' || thinking?.type === 'adaptive';
 }
@@ -77,13 +75,12 @@ export function thinkingOf(fields: Fields, traits: ModelTraits, rules: ThinkingR
   return effort === undefined ? {} : thinkingByEffort(effort, traits, fields, rules);
 }
 
-/** What a caller asks for by its own member `thinking`, which goes out as it is. `effort`: of `effortIn`. */
+/** `effort`: of `effortIn`, here and below. */
 function thinkingByCaller(thinking: Members, effort: string | undefined, traits: ModelTraits): Thinking {
   const modelEffort = effort === undefined || effort === 'none' ? undefined : effortOf(effort, traits);
   return { thinking, ...(modelEffort !== undefined && { effort: modelEffort }) };
 }
 
-/** What a caller asks for by `reasoning_effort` alone. `effort`: of `effortIn`. Throws a FieldError. */
 function thinkingByEffort(
   effort: string,
   traits: ModelTraits,
@@ -104,7 +101,6 @@ function thinkingByEffort(
   return { thinking: { type: 'enabled', budget_tokens: budget } };
 }
 
-/** The members that ask for no thinking, or for as little as the model can. */
 function withoutThinking(fields: Fields, { thinkingOff }: ModelTraits): Thinking {
   if (thinkingOff === 'absent') return {};
   if (thinkingOff !== undefined) return { thinking: { type: thinkingOff } };

@@ -18,7 +18,6 @@ import { hash } from 'node:crypto';
 
 /** Converse allows 64 characters. This leaves some of them for a number. */
 const PLAIN_CHARS_MAX = 56;
-/** In place of an empty id. */
 const UNNAMED = 'call';
 
 /** The calls that came with one id of the caller. */
@@ -35,7 +34,6 @@ export class ToolIds {
   readonly #numbers = new Map<string, number>();
   readonly #callsById = new Map<string, CallsOfId>();
 
-  /** The id of the next call. `id`: the caller's. */
   ofCall(id: string): string {
     const plainId = plainIdOf(id);
     let number = this.#numbers.get(plainId) ?? 1;

@@ -34,13 +34,10 @@ const RESPONSE_TOOL = 'json_response';
 export const NO_PARAMETERS = { type: 'object', properties: {} };
 export const ANY_OBJECT = { type: 'object', additionalProperties: true };
 
-/** The members of Anthropic's request that come from tools and the response format. */
 export interface ToolMembers {
   readonly tools: Block[];
   readonly choice: Record<string, unknown> | undefined;
-  /** The value of `output_config.format`; undefined without one. */
   readonly format: Record<string, unknown> | undefined;
-  /** Whether the last tool stands in for `response_format`. */
   readonly isFormatByTool: boolean;
 }
 
@@ -114,7 +111,6 @@ function toolsOf(fields: Fields, traits: ModelTraits): Block[] {
   return tools;
 }
 
-/** A tool in Anthropic's form. `path`: of `definition`, the function's. Throws a FieldError. */
 function toolOf(definition: unknown, path: string, fields: Fields, traits: ModelTraits): Block {
   const { name, description, parameters, isStrict } = functionOf(definition, path);
   const tool: Block = { name };
@@ -170,7 +166,7 @@ function closeStrictTools(tools: readonly Block[], format: Record<string, unknow
   });
 }
 
-/** Has one of the two members: the value of `output_config.format`, or the response tool. */
+/** Has one of the two: the value of `output_config.format`, or the response tool. */
 interface ResponseForm {
   readonly format?: { readonly type: 'json_schema'; readonly schema: Record<string, unknown> };
   readonly tool?: Block & { readonly name: string };

@@ -43,10 +43,7 @@ export const BEDROCK: Provider = {
   },
 };
 
-/**
- * The paths of the model that this thread called last. So a run of calls to one model has one string, which
- * signature.ts compares fast with the path of the call before.
- */
+/** Of the model that this thread called last: signature.ts compares one and the same string fast. */
 let cachedPaths = { basePath: '', model: '', prefix: '', converse: '', converseStream: '' };
 
 /** The paths of a model. The name becomes one segment, with colons and slashes of an ARN encoded. */
@@ -59,7 +56,6 @@ function pathsOf(model: string, basePath: string): typeof cachedPaths {
   return cachedPaths;
 }
 
-/** The headers that authorise a call: a signature of AWS, a key of Bedrock, or none. */
 function authorization(
   { credential, settings, nowMs }: ProviderCall,
   { path, body, bodyHash }: UnsignedRequest,

@@ -16,7 +16,6 @@ import { eventOf, FrameReader } from './frames.js';
 
 /** The version of Anthropic's protocol on Bedrock, which the body must name. */
 const CLAUDE_VERSION = 'bedrock-2023-05-31';
-/** Matches the name of a beta feature that Claude on Bedrock has. */
 const KNOWN_BETA =
   /^(?:compact|computer-use|context-1m|context-management|dev-full-thinking|effort|fine-grained-tool-streaming|interleaved-thinking|output-128k|token-efficient-tools|tool-examples|tool-search-tool)-\d{4}-\d\d-\d\d$/;
 

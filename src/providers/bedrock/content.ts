@@ -20,10 +20,7 @@ export type Block = Members;
 /** Converse's formats, by the subtype of a data URL or by the file extension of an S3 object. */
 type Formats = ReadonlyMap<string, string>;
 
-/**
- * `formats`: the formats that a data URL or an S3 object calls by the same name. `otherNames`: the format by
- * each other subtype or extension.
- */
+/** `formats`: those that have the same name there. `otherNames`: the format by each other name. */
 function formatsBy(formats: readonly string[], otherNames: Readonly<Record<string, string>>): Formats {
   return new Map([...formats.map((format) => [format, format] as const), ...Object.entries(otherNames)]);
 }
@@ -67,9 +64,8 @@ export class ContentWriter {
   }
 
   /**
-   * The blocks of a content: after the block of each part the part's cache point. `path`: of the content, for
-   * a FieldError. A blank text becomes no block, because Converse rejects it; its cache point then stands
-   * after the block of the part before, if there is one.
+   * The blocks of a content: after the block of each part the part's cache point; that of a blank text, which
+   * becomes no block, after the part before. `path`: of the content, for a FieldError.
    */
   blocks(content: unknown, path: string): Block[] {
     if (content === undefined || content === null) return [];
@@ -105,7 +101,6 @@ export class ContentWriter {
     }
   }
 
-  /** The block of a file: an image or a video by the type of its data URL, else a document. */
   #fileBlock(file: unknown, path: string): Block {
     if (!isRecord(file)) throw new FieldError(path, 'must be an object');
     const { file_data: data, file_id: id, filename } = file;
@@ -145,10 +140,9 @@ export class ContentWriter {
 }
 
 /**
- * Adds the cache point of `holder` at the end of `blocks`, if `holder` has `cache_control`, the model caches,
+ * Adds the cache point of `holder`, which ends with `blocks`, if it has `cache_control`, the model caches,
  * and the last block allows it. A cache point that is there already is replaced: a second one would use up
- * one of the four that a request may have. `holder`: the part, message, tool or body of a request that ends
- * with these blocks.
+ * one of the four that a request may have.
  */
 export function addCachePoint(blocks: Block[], holder: Members, facts: ModelFacts): void {
   const { cache_control: control } = holder;
@@ -178,10 +172,7 @@ function mediaBlockAt(kind: string, formats: Formats, value: unknown, path: stri
   return mediaBlock(kind, formats, url, path);
 }
 
-/**
- * A block of an image, video or document. `kind`: the member of the block. `path`: of the URL, for a
- * FieldError.
- */
+/** `kind`: the member of the block. `path`: of the URL, for a FieldError. */
 function mediaBlock(kind: string, formats: Formats, url: string, path: string): Block {
   const dataUrl = DATA_URL.exec(url);
   if (dataUrl === null && !S3_URL.test(url)) {

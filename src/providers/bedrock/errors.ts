@@ -85,7 +85,6 @@ export function readError(status: number, header: HeaderLookup, body: string): P
   return failureOf(name, text, status);
 }
 
-/** The message without the operator's ARNs, account numbers and key ids. */
 function withoutNames(message: string): string {
   return message
     .replace(/arn:aws[\w-]*:[^\s"'<>,;)\]}]*/g, 'a resource')

@@ -172,7 +172,7 @@ function checkedLengthAt(bytes: Buffer, position: number): number {
   return length;
 }
 
-/** CRC-32 of `bytes[start..end)`: eight bytes a step, then the last ones byte by byte. */
+/** Eight bytes a step, then the last ones byte by byte. */
 function crcOf(bytes: Buffer, start: number, end: number): number {
   if (end - start > NATIVE_BYTES_MIN) return crc32(bytes.subarray(start, end));
   const tables = CRC_TABLES;
@@ -198,7 +198,6 @@ function crcOf(bytes: Buffer, start: number, end: number): number {
   return ~crc >>> 0;
 }
 
-/** Whether `bytes[start..end)` is `expected`. */
 function isEqualRange(expected: Buffer, bytes: Buffer, start: number, end: number): boolean {
   if (expected.length !== end - start) return false;
   for (let index = 0; index < expected.length; index++) {

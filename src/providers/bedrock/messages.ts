@@ -27,7 +27,6 @@ interface Turn {
   readonly content: readonly Block[];
 }
 
-/** A turn while further messages may join it. */
 interface OpenTurn {
   readonly role: Turn['role'];
   /** Tool results and their cache points, which go before the other blocks. */
@@ -64,7 +63,6 @@ export function conversationOf(fields: Fields, body: Members, facts: ModelFacts)
   return writer.finish(body);
 }
 
-/** Call `add` for each message in order, then `finish` once. */
 class ConversationWriter {
   readonly #facts: ModelFacts;
   readonly #fields: Fields;
@@ -72,7 +70,6 @@ class ConversationWriter {
   readonly #system: Block[] = [];
   readonly #turns: OpenTurn[] = [];
   readonly #calledTools = new Set<string>();
-  /** Undefined before the first tool call or result. */
   #toolIds: ToolIds | undefined;
   #usesTools = false;
   /** The value for Conversation if no further message came. */
@@ -176,14 +173,12 @@ class ConversationWriter {
     });
   }
 
-  /** The blocks of a message's content, with its cache point. */
   #blocksOf(message: Members, path: string): Block[] {
     const blocks = this.#content.blocks(message.content, `${path}.content`);
     addCachePoint(blocks, message, this.#facts);
     return blocks;
   }
 
-  /** The block of a tool result, and its cache point. */
   #toolResultOf(message: Members, path: string): Block[] {
     const { content, is_error: isError } = message;
     const id = stringIn(message, 'tool_call_id', path);

@@ -49,7 +49,6 @@ type Family =
 
 export interface ModelFacts {
   readonly family: Family;
-  /** Traits of a Claude model; undefined for others. */
   readonly claude: ModelTraits | undefined;
   /** Version of a Claude model, as `versionOf` counts it; Infinity if its name has none; 0 for others. */
   readonly version: number;
@@ -68,7 +67,6 @@ export const V4_7 = versionOf(4, 7);
 const WITHOUT_SCHEMAS =
   /amazon\.|meta\.|cohere\.|ai21\.|writer\.|deepseek\.r1|mistral\.(?:mistral-7b|mixtral|mistral-small|mistral-large-24|pixtral)/;
 
-/** Returns the facts of a model, from a cache. */
 export const factsOf = cachedByModel(factsByName);
 
 function factsByName(model: string): ModelFacts {
@@ -95,17 +93,13 @@ function familyOf(model: string): Family {
   return /^arn:.*\/[^./]+$/.test(model) ? 'hidden' : 'other';
 }
 
-/**
- * The model's name for callers. An ARN has the number of the operator's account, so callers see only its end,
- * or `bedrock` if the end names no model.
- */
+/** The model's name for callers: of an ARN, which has the operator's account, the end if it names a model. */
 export function publicName(model: string): string {
   if (!model.startsWith('arn:')) return model;
   const name = model.slice(model.lastIndexOf('/') + 1);
   return name.includes('.') ? name : 'bedrock';
 }
 
-/** The members that ask for reasoning. */
 export interface Reasoning {
   /** Whether Claude will think, which rules out some sampling and forced tools. */
   readonly isOn: boolean;
@@ -159,7 +153,6 @@ export function reasoningOf(
   return effort === undefined ? NO_REASONING : reasoningOfOthers(effort, fields, facts, 'reasoning_effort');
 }
 
-/** Claude's members where Converse has them. */
 function reasoningOfClaude({ thinking, effort }: Thinking): Reasoning {
   return {
     isOn: asksToThink(thinking),
@@ -168,10 +161,7 @@ function reasoningOfClaude({ thinking, effort }: Thinking): Reasoning {
   };
 }
 
-/**
- * The members for a model other than Claude. `path`: the caller's member that asks for the effort, for a
- * FieldError. `reasoningOf` has checked `effort`.
- */
+/** `path`: the caller's member that asks for the effort, which `reasoningOf` has checked. */
 function reasoningOfOthers(effort: string, fields: Fields, facts: ModelFacts, path: string): Reasoning {
   const isNone = effort === 'none';
   const nearestEffort = THREE_EFFORTS.get(effort) ?? effort;

@@ -13,16 +13,12 @@ import { CLAUDE_SAMPLING_DEFAULT, TEMPERATURE_MAX } from '../anthropic/request.j
 import type { UnsignedCall } from '../provider.js';
 import type { ModelFacts } from './models.js';
 
-/** Members of a chat completion that the fast path (`plainBodyOf`) reads, or that change nothing. */
+/** Members that `plainBodyOf` reads, or that change nothing. */
 const FAST_PATH_MEMBERS: ReadonlySet<string> = new Set(
   'model stream stream_options user messages max_tokens max_completion_tokens temperature top_p'.split(' '),
 );
 
-/**
- * A fast path: the JSON text for a usual chat completion, which has texts of system, user and assistant, and
- * a few numbers. Undefined for any other: `anyBodyOf` then writes the text, in five times the time, or
- * rejects the request.
- */
+/** The JSON text; undefined for a call that `anyBodyOf` must write or reject. */
 export function plainBodyOf({ body, settings }: UnsignedCall, facts: ModelFacts): string | undefined {
   for (const name in body) if (!FAST_PATH_MEMBERS.has(name)) return undefined;
   if (settings.betas.length > 0 || !Array.isArray(body.messages)) return undefined;
@@ -31,10 +27,7 @@ export function plainBodyOf({ body, settings }: UnsignedCall, facts: ModelFacts)
   return inference === undefined ? undefined : `{"messages":[${conversation!}${inference}}`;
 }
 
-/**
- * The JSON text of the turns, the end of their list, and `system` if there is one. Undefined if the fast path
- * cannot write the messages.
- */
+/** The turns with the end of their list, and `system` if there is one. Undefined as in `plainBodyOf`. */
 function plainConversationOf(messages: readonly unknown[]): string | undefined {
   let system = '';
   let turns = '';
@@ -60,7 +53,7 @@ function plainConversationOf(messages: readonly unknown[]): string | undefined {
   return system === '' ? `${turns}]}]` : `${turns}]}],"system":[${system}]`;
 }
 
-/** A comma and the member `inferenceConfig`; '' without one. Undefined if the fast path cannot write it. */
+/** A comma and the member `inferenceConfig`; '' without one. Undefined as in `plainBodyOf`. */
 function plainInferenceOf(body: UnsignedCall['body'], { claude }: ModelFacts): string | undefined {
   const { max_tokens: oldMaxTokens, max_completion_tokens: newMaxTokens, temperature, top_p: topP } = body;
   const maxTokens = newMaxTokens ?? oldMaxTokens;

@@ -36,7 +36,7 @@ export function bodyOf(call: UnsignedCall): string {
   return plainBodyOf(call, facts) ?? anyBodyOf(call, facts);
 }
 
-/** The JSON text of any request. Throws a FieldError. Exported for the test of `plainBodyOf`. */
+/** As `bodyOf`, without the fast path. Exported for the test of `plainBodyOf`. */
 export function anyBodyOf(call: UnsignedCall, facts: ModelFacts): string {
   const fields = new Fields(call.body, 'Bedrock', call.settings);
   const conversation = conversationOf(fields, call.body, facts);
@@ -77,7 +77,6 @@ export function anyBodyOf(call: UnsignedCall, facts: ModelFacts): string {
   return exactJsonText(body);
 }
 
-/** Members of `inferenceConfig`, without those of Sampling. */
 interface Inference {
   maxTokens?: number;
   stopSequences?: string[];

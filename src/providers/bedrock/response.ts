@@ -49,9 +49,8 @@ export function finishOf(
 }
 
 /**
- * The usage of a call; undefined if none was reported. `usage`: Converse's, whose `inputTokens` excludes the
- * tokens of the cache. `modelFields`: `additionalModelResponseFields`, which has the thinking tokens of
- * models for which request.ts asks for them.
+ * Undefined if none was reported. `usage`: Converse's, whose `inputTokens` excludes the cache. `modelFields`:
+ * `additionalModelResponseFields`, with the thinking tokens if request.ts has asked for them.
  */
 export function usageOf(usage: unknown, modelFields: unknown): ProviderUsage | undefined {
   if (!isRecord(usage)) return undefined;
@@ -141,7 +140,6 @@ export function anyResponse(json: string, call: UnsignedCall): CompletionText {
   });
 }
 
-/** All of a completion but its choices. */
 function headOf(call: UnsignedCall, usage: ProviderUsage | undefined) {
   return {
     id: `chatcmpl-${call.requestId}`,
@@ -167,9 +165,8 @@ interface TranslatedMessage {
 }
 
 /**
- * Returns the message of a chat completion. `responseTool`: the tool whose input is the content, if there is
- * one. Blocks for which OpenAI's protocol has no member, such as images and results of Bedrock's own tools,
- * are left out. Throws a ProviderError.
+ * `responseTool`: the tool whose input is the content, if there is one. Blocks for which OpenAI's protocol
+ * has no member, such as images and results of Bedrock's own tools, are left out. Throws a ProviderError.
  */
 function messageOf(content: readonly unknown[], responseTool: string | undefined): TranslatedMessage {
   let text: string | undefined;

@@ -20,7 +20,6 @@ const ALGORITHM = 'AWS4-HMAC-SHA256';
 /** By these bytes and XOR, RFC 2104 makes the inner and the outer block of the key. */
 const INNER_FILL = 0x36;
 const OUTER_FILL = 0x5c;
-/** Sizes of SHA-256: its block, a digest, and a digest in hexadecimal. */
 const BLOCK_BYTES = 64;
 const DIGEST_BYTES = 32;
 const DIGEST_CHARS = 64;
@@ -74,7 +73,7 @@ export function signatureHeaders(
   return addedHeaders;
 }
 
-/** Returns the signer of this second and address. Makes one if there is none, or for another credential. */
+/** Makes a signer if this second has none for the address, or for another credential. */
 function signerOf(path: string, host: string, credential: AwsCredential, region: string): Signer {
   const { date, signers } = signersOfSecond;
   const { sessionToken } = credential;
@@ -94,7 +93,6 @@ function signerOf(path: string, host: string, credential: AwsCredential, region:
   return signer;
 }
 
-/** The time as `20150830T123600Z`. */
 function amzDateOf(nowMs: number): string {
   return new Date(nowMs).toISOString().replace(/[-:]|\.\d{3}/g, '');
 }
@@ -153,7 +151,6 @@ export class Signer {
     });
   }
 
-  /** Whether the signer is for these values. Credentials are compared as objects, which is fast. */
   isFor(path: string, host: string, credential: AwsCredential, region: string): boolean {
     const request = this.#request;
     const isSameAddress = request.path === path && request.headers.host === host;

@@ -52,21 +52,16 @@ export class ConverseStream implements ProviderStream {
    */
   #decodedBytes: Buffer = NO_BYTES;
   #latin1 = '';
-  /** The tool whose input is the content; undefined if there is none. */
   readonly #responseTool: string | undefined;
-  /** The chunks that `push` will return. */
   #chunks = '';
   #hasRole = false;
   /** Tool calls so far that the client sees: without calls of `#responseTool` and of Bedrock's own tools. */
   #toolCount = 0;
   #openCall: OpenCall = 'none';
-  /** Whether some input of the open tool call has come. */
   #hasToolInput = false;
-  /** Signature of the open thinking block, so far. */
   #signature = '';
   /** `additionalModelResponseFields` of messageStop: Claude's own usage, with the reasoning tokens. */
   #modelFields: unknown;
-  /** Whether messageStop has come. */
   #hasMessageStopped = false;
   /** A message after messageStop was an exception, or damaged: what still comes is ignored. */
   #isOver = false;
@@ -204,10 +199,7 @@ export class ConverseStream implements ProviderStream {
     this.#signature = '';
   }
 
-  /**
-   * Writes a thinking block, whose text went out as `reasoning_content` already. `thinking_blocks` is a
-   * member of LiteLLM's, not of OpenAI's: the caller sends the signature back in it.
-   */
+  /** The text went out as `reasoning_content` already. The caller sends the signature back in the block. */
   #writeThinkingBlock(block: ThinkingBlock): void {
     this.#write(this.#writer.delta(JSON.stringify({ thinking_blocks: [block] })));
   }

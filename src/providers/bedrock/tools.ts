@@ -12,9 +12,6 @@
  *     tool_choice none             no tools; rejected if messages have tool calls, since Converse then wants
  *                                  the tools declared
  *
- * `Fields.unsupported` throws, unless the upstream has `drop_unsupported`: then it returns, and the code
- * after it leaves the member out.
- *
  * Follows Amazon Bedrock API Reference, "ToolConfiguration", "OutputConfig"; Amazon Bedrock User Guide, "Get
  * validated JSON results from models", 2026-11.
  *
@@ -38,7 +35,6 @@ export interface ResponseForm {
   readonly output?: Block;
   /** The schema in `output`, which counts against Anthropic's bounds for strict tools. */
   readonly closed?: Block;
-  /** The tool, by its name and as Converse has it. */
   readonly tool?: { readonly name: string; readonly spec: Block };
 }
 
@@ -157,7 +153,6 @@ function closeStrictTools(tools: readonly Block[], format: Block | undefined): v
   });
 }
 
-/** A tool as Converse has it. `schema`: of its input. */
 function toolSpec(name: string, description: string | undefined, schema: Block, strict = false): Block {
   return {
     toolSpec: {

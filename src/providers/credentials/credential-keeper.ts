@@ -46,7 +46,6 @@ const LINGER_MS = 2 * MINUTE_MS;
 /** `ensure` stops waiting for a missing credential after so many failures in a row. */
 const FIRST_FAILURES_MAX = 3;
 
-/** The part of the event log that is used here. */
 interface KeeperLog {
   error(message: string, fields?: Readonly<Record<string, string | number>>): void;
   warn(message: string, fields?: Readonly<Record<string, string | number>>): void;
@@ -65,9 +64,7 @@ interface KeeperOptions {
 
 /** What operators see of a credential. */
 export interface CredentialStatus {
-  /** From `nameOfSpec`. */
   readonly name: string;
-  /** Whether calls have a credential. */
   readonly ok: boolean;
   /** Unix milliseconds; undefined if there is no credential, or it does not expire. */
   readonly expiresMs: number | undefined;
@@ -91,16 +88,13 @@ interface Entry {
   readonly position: number;
   readonly spec: CredentialSpec;
   readonly name: string;
-  /** Undefined before the first renewal. */
   source: CredentialSource | undefined;
   generation: number;
   /** The credential that calls use now; undefined if there is none. */
   issued: IssuedCredential | undefined;
-  /** When the credential expires; undefined if that is unknown, or if there is none. */
   expires: Deadline | undefined;
   /** When the next renewal begins, unless a rejection or a change of a file makes it begin before. */
   due: Deadline;
-  /** The running renewal. */
   renewal: Promise<void> | undefined;
   renewals: number;
   failures: number;
@@ -112,7 +106,6 @@ interface Entry {
   rejectedDueMs: number;
   /** The pause after the next renewal for a rejection. Each such renewal doubles the pause. */
   rejectedPauseMs: number;
-  /** What `filesStateOf` returned as the last renewal began. */
   filesState: string;
   /** When the credential is dropped, by the monotonic clock; Infinity while the settings name it. */
   dropMs: number;
@@ -122,11 +115,9 @@ export class CredentialKeeper {
   readonly #options: KeeperOptions;
   readonly #open: (spec: CredentialSpec) => Promise<CredentialSource>;
   readonly #random: () => number;
-  /** Credentials by their position (credential-spec.ts). */
   readonly #entries = new Map<number, Entry>();
   readonly #stop = new AbortController();
   #timer: NodeJS.Timeout | undefined;
-  /** When files are checked next, by the monotonic clock. */
   #filesDueMs = -Infinity;
 
   constructor(options: KeeperOptions) {
@@ -140,7 +131,6 @@ export class CredentialKeeper {
     return [...this.#entries.values()].filter(({ issued }) => issued !== undefined).map(recordOf);
   }
 
-  /** Status of each credential that the settings name. */
   get statuses(): CredentialStatus[] {
     return [...this.#entries.values()]
       .filter(({ dropMs }) => dropMs === Infinity)
@@ -296,7 +286,6 @@ export class CredentialKeeper {
     return this.#entries.get(entry.position) === entry;
   }
 
-  /** Takes over a new credential, and sends it to workers if it differs from the present one. */
   #accept(entry: Entry, issued: IssuedCredential): void {
     const { clock, send, log } = this.#options;
     const nowMs = clock.wallMs();
@@ -336,7 +325,7 @@ export class CredentialKeeper {
     else this.#options.log.warn('a credential could not be renewed; the old one serves meanwhile', fields);
   }
 
-  /** Returns whether it has dropped the credential, which it logs with `fields`. */
+  /** Returns whether it has dropped the credential. */
   #dropIfExpired(entry: Entry, fields = { credential: entry.name, error: entry.error ?? '' }): boolean {
     if (entry.issued === undefined || entry.expires === undefined || !this.#isReached(entry.expires))
       return false;

@@ -48,11 +48,10 @@ export class CredentialError extends Error {
 }
 
 /**
- * Returns the files whose change makes another credential, whether they exist or not: the files that the
- * settings and the environment name, and AWS's in the home folder. The keeper renews at once if one of these
- * changes. Other files are read again at the next renewal.
+ * The files whose change makes another credential, whether they exist or not. The keeper renews at once if
+ * one of these changes. Other files are read again at the next renewal.
  */
-export function watchedFilesOf(spec: CredentialSpec, env: NodeJS.ProcessEnv = process.env): string[] {
+function watchedFilesOf(spec: CredentialSpec, env: NodeJS.ProcessEnv = process.env): string[] {
   const inHome = (name: string): string => join(homedir(), '.aws', name);
   const files =
     spec.kind === 'google'
@@ -63,10 +62,7 @@ export function watchedFilesOf(spec: CredentialSpec, env: NodeJS.ProcessEnv = pr
   return files.flatMap((file) => (file === undefined || file === '' ? [] : file));
 }
 
-/**
- * Inode, size and time of each watched file, as one text: two texts differ if a file has changed. Makes a
- * system call for each file. Never throws.
- */
+/** Differs if a watched file has changed. Makes a system call for each file. Never throws. */
 export function filesStateOf(spec: CredentialSpec): string {
   return watchedFilesOf(spec)
     .map((file) => {
@@ -159,8 +155,7 @@ const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 /**
  * Returns the text in one line, cut to MESSAGE_CHARS_MAX, with long runs masked that have a digit, as tokens
  * and keys do. Words, paths and UUIDs stay, because operators need them. A short secret is not masked. The
- * first cut, at 20 times as many characters, only bounds the work of the expressions: what they make of it is
- * cut again.
+ * first cut only bounds the work of the expressions.
  */
 export function withoutTokens(text: string): string {
   const line = text
@@ -172,9 +167,9 @@ export function withoutTokens(text: string): string {
 }
 
 /**
- * Turns what was thrown into an error for operators. `advice` is used if no code of the error tells a better
- * one. A CredentialError is returned as it is. Node's errors of connections may have a code as their message,
- * or no message: the codes of all their causes then say more. The message is never empty.
+ * Turns what was thrown into an error for operators, whose message is never empty. `advice` is used if no
+ * code tells a better one. Node's errors of connections may have a code as their message, or no message: the
+ * codes of all their causes then say more.
  */
 export function credentialErrorOf(error: unknown, advice: string): CredentialError {
   if (error instanceof CredentialError) return error;
@@ -198,7 +193,6 @@ function codesOf(error: unknown): Set<string> {
   return codes;
 }
 
-/** Advice by system error; undefined for another error. */
 function adviceOf(codes: ReadonlySet<string>, message: string): string | undefined {
   const hasAny = (...names: string[]): boolean =>
     names.some((name) => codes.has(name) || message.includes(name));

@@ -59,7 +59,7 @@ interface RouteOfCredentials {
   readonly targets: readonly { readonly provider: { readonly credential: number | undefined } | undefined }[];
 }
 
-/** Returns undefined if the upstream has a key, or needs no credential. */
+/** Undefined if the upstream has a key, or needs no credential. */
 export function credentialSpecOf(upstream: CredentialSettings): CredentialSpec | undefined {
   if (upstream.key !== undefined) return undefined;
   switch (upstream.provider) {
@@ -89,7 +89,6 @@ export class CredentialPositions {
   readonly #specs: CredentialSpec[] = [];
   readonly #positions = new Map<string, number>();
 
-  /** The position of the spec, which equal specs share. */
   positionOf(spec: CredentialSpec): number {
     const name = nameOfSpec(spec);
     let position = this.#positions.get(name);

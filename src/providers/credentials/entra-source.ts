@@ -29,11 +29,9 @@ import {
 } from './credential-source.js';
 
 const CLOCK = new SystemClock();
-/** What tokens are for: Azure OpenAI. */
 const RESOURCE = 'https://cognitiveservices.azure.com';
 const AUTHORITY = 'https://login.microsoftonline.com';
 const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer';
-/** Life of an assertion, which is sent at once. */
 const ASSERTION_SECONDS = 600;
 const METADATA = 'http://169.254.169.254';
 /** So short because outside Azure nothing responds at METADATA, and some networks drop packets to it. */
@@ -169,7 +167,6 @@ async function managedIdentityCredential(
   return credentialFrom(response, signal);
 }
 
-/** A token from the Azure CLI's login. */
 async function cliCredential(signal: AbortSignal): Promise<IssuedCredential> {
   const args = ['account', 'get-access-token', '--output', 'json', '--resource', RESOURCE];
   try {

@@ -16,7 +16,6 @@ import type { CredentialSpec } from './credential-spec.js';
 
 const SCOPE = 'https://www.googleapis.com/auth/cloud-platform';
 const TOKEN_URL = 'https://oauth2.googleapis.com/token';
-/** The `type` of a credentials file. */
 const FILE_TYPES = new Set([
   'service_account',
   'external_account',
@@ -131,10 +130,7 @@ function googleErrorOf(error: unknown): CredentialError {
   return new CredentialError(message, advice, retryAfterMs);
 }
 
-/**
- * The wait in milliseconds that `retry-after` asks for; undefined without the header. Gaxios, the package's
- * HTTP client, has the response in its error.
- */
+/** Gaxios, the package's HTTP client, has the response in its error. */
 function retryAfterOf(error: unknown): number | undefined {
   if (!(error instanceof Error) || !('response' in error) || !isRecord(error.response)) return undefined;
   const { headers } = error.response;
@@ -142,7 +138,7 @@ function retryAfterOf(error: unknown): number | undefined {
   return Number.isFinite(value) && value >= 0 ? value * 1_000 : undefined;
 }
 
-/** Whether these are the Headers of any implementation of fetch, hence no `instanceof`. */
+/** No `instanceof`, because they may be those of any implementation of fetch. */
 function isHeaders(value: unknown): value is Pick<Headers, 'get'> {
   return typeof value === 'object' && value !== null && 'get' in value && typeof value.get === 'function';
 }

@@ -39,27 +39,20 @@ const PAUSE_MS_MAX = 30_000;
 const RETRY_AFTER_MS_MAX = 5 * MINUTE_MS;
 
 /**
- * Returns the life of a new credential; undefined if it is unknown. `claimedMs`: the time until the expiry
- * that the source claims, NaN without one.
+ * Undefined if the life is unknown. `claimedMs`: the time until the expiry by the source, NaN without one.
  */
 export function trustedLifeMsOf(claimedMs: number): number | undefined {
   return claimedMs > 0 ? Math.min(claimedMs, LIFE_MS_MAX) : undefined;
 }
 
-/**
- * Returns after how many milliseconds a new credential is renewed. `lifeMs` is from `trustedLifeMsOf`;
- * `random` is in [0, 1).
- */
+/** When a new credential is renewed. `lifeMs` is from `trustedLifeMsOf`; `random` is in [0, 1). */
 export function renewalMsOf(lifeMs: number | undefined, random: number): number {
   if (lifeMs === undefined) return UNKNOWN_LIFE_MS;
   const leadMs = lifeMs > 2 * LEAD_MS_MIN ? Math.max(LEAD_SHARE * lifeMs, LEAD_MS_MIN) : lifeMs / 2;
   return Math.max(lifeMs - leadMs - JITTER_SHARE * lifeMs * random, RENEWAL_MS_MIN);
 }
 
-/**
- * Returns the pause after a failure. `failures`: those in a row before it. `retryAfterMs`: what the token
- * server asks for, or 0. `random` is in [0, 1).
- */
+/** `failures`: those in a row before it. `retryAfterMs`: what the token server asks for, or 0. */
 export function pauseMsOf(failures: number, retryAfterMs: number, random: number): number {
   // 20: any exponent from 5 on gives PAUSE_MS_MAX, and a bounded one stays a finite number.
   const fullMs = Math.min(PAUSE_MS_MIN * 2 ** Math.min(failures, 20), PAUSE_MS_MAX);

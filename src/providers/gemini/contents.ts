@@ -5,8 +5,8 @@
  * Follows https://ai.google.dev/api/caching#Content, https://ai.google.dev/gemini-api/docs/function-calling,
  * https://ai.google.dev/gemini-api/docs/thought-signatures and
  * https://ai.google.dev/gemini-api/docs/file-input-methods, read 2026-11. A turn is an element of
- * `contents`. A call is a function call. A signature (`thoughtSignature`) is what Gemini adds to a part to
- * find its own thoughts again. What differs from a chat completion:
+ * `contents`, a call a function call, a signature (`thoughtSignature`) what Gemini adds to a part to find its
+ * own thoughts again. What differs from a chat completion:
  *
  *     system, developer     one instruction outside of the turns, wherever the messages are
  *     consecutive messages  are one turn
@@ -29,7 +29,6 @@ import { FieldError } from '../provider.js';
 
 type Role = 'user' | 'model';
 
-/** An element of `parts`: a text, media, a call of a function or its result. */
 type Part = Record<string, unknown>;
 
 interface Turn {
@@ -37,7 +36,6 @@ interface Turn {
   readonly parts: Part[];
 }
 
-/** The members of Gemini's request that the messages become. */
 export interface Conversation {
   readonly system: readonly Part[];
   readonly contents: readonly Turn[];
@@ -61,7 +59,6 @@ interface CallsOfId {
   answered: number;
 }
 
-/** Call `add` for each message in order, then `finish` once. */
 class ConversationWriter {
   readonly #isGemini3: boolean;
   readonly #system: Part[] = [];
@@ -107,7 +104,6 @@ class ConversationWriter {
     return { system: [], contents: [{ role: 'user', parts: this.#system }] };
   }
 
-  /** Adds parts to the last turn, or to a new turn. */
   #addParts(role: Role, parts: readonly Part[]): void {
     if (parts.length === 0) return;
     const lastTurn = this.#turns.at(-1);
@@ -224,7 +220,7 @@ class ConversationWriter {
   }
 }
 
-/** An image that the model made, in the form in which response.ts returned it. */
+/** `image`: one that the model made, as response.ts returned it. */
 function imageOf(image: unknown, path: string): Part {
   if (!isRecord(image)) throw new FieldError(path, 'must be an object');
   const signature = signatureIn(image);
@@ -261,7 +257,6 @@ function partsOf(content: unknown, path: string): Part[] {
   return parts;
 }
 
-/** As `partsOf`, for a content that may have no media. */
 function textParts(content: unknown, path: string): Part[] {
   const parts = partsOf(content, path);
   if (parts.some((part) => part.text === undefined)) throw new FieldError(path, 'must be text alone');
@@ -290,17 +285,14 @@ const MIME_TYPES: ReadonlyMap<string, string> = new Map([
 /** URLs for which Google wants no MIME type. A URL of another host name of YouTube needs a `format`. */
 const URL_WITHOUT_MIME_TYPE =
   /^(?:https:\/\/generativelanguage\.googleapis\.com\/|https:\/\/(?:www\.youtube\.com\/|youtu\.be\/))/;
-/**
- * The extension of a file's name or URL. A bare host such as `https://x.mov` matches, but names no file.
- */
+/** The extension of a file's name or URL. A bare host such as `https://x.mov` matches, but names no file. */
 const EXTENSION_PATTERN = /\.([A-Za-z0-9]{1,5})(?:[?#]|$)/;
 const MIME_TYPE = /^[\w.+-]+\/[\w.+-]+$/;
 const AUDIO_FORMAT = /^[\w.+-]+$/;
 
 /**
- * The part for an item of `content` that is not text. `path`: of the item, for a FieldError. Bytes go as
- * `inlineData`; a URL that Google itself can read goes as `fileData`: gs://, the Files API, YouTube,
- * public https.
+ * The part for an item of `content` that is not text. Bytes go as `inlineData`; a URL that Google itself can
+ * read goes as `fileData`: gs://, the Files API, YouTube, public https.
  */
 function mediaPart(item: Record<string, unknown>, path: string): Part {
   switch (item.type) {
@@ -344,14 +336,13 @@ function partOfUrl(url: string, format: unknown, path: string): Part {
   return { fileData: { mimeType, fileUri: url } };
 }
 
-/** The MIME type by `format`, else by the extension of a URL or file name; undefined if neither tells one. */
+/** By `format`, else by the extension of a URL or file name; undefined if neither tells one. */
 function mimeTypeOf(url: string, format: unknown): string | undefined {
   if (typeof format === 'string' && MIME_TYPE.test(format)) return format;
   const extension = EXTENSION_PATTERN.exec(url)?.[1]?.toLowerCase();
   return extension === undefined ? undefined : MIME_TYPES.get(extension);
 }
 
-/** Type and data of `data:image/png;base64,…`, without parameters of the type. */
 function inlineData(url: string, path: string): { mimeType: string; data: string } {
   const comma = url.indexOf(',');
   const [mimeType = '', ...parameters] = url.slice('data:'.length, comma).split(';');

@@ -26,7 +26,6 @@ const OPERATORS_ACCOUNT =
 const TOO_LONG =
   /token count\b.{0,200}\b(?:exceeds|only supports)|exceeds the maximum .{0,200}token|input context is too long/i;
 
-/** Texts that name the operator's account, and what replaces them. */
 const OPERATOR_NAMES: readonly [pattern: RegExp, replacement: string][] = [
   [/\b(projects|tenants|organizations|folders|billingAccounts)\/[^\s/'"`,;)]+/g, '$1/…'],
   [/([?&]project=)[^\s&'"`]+/g, '$1…'],
@@ -53,7 +52,7 @@ function errorIn(body: unknown): Members | undefined {
   return isRecord(body) && isRecord(body.error) ? body.error : undefined;
 }
 
-/** `error`: undefined if the body has none. `status`: Google's, of the response or in the error's `code`. */
+/** `status`: Google's, of the response or in the error's `code`. */
 function failureOf(error: Members | undefined, status: number): ProviderFailure {
   const text = typeof error?.message === 'string' ? error.message : '';
   const message = text === '' ? 'the provider gave no reason' : withoutOperatorNames(text);

@@ -20,17 +20,14 @@ import { requestBody } from './request.js';
 import { readResponse } from './response.js';
 import { GeminiStream } from './stream.js';
 
-/**
- * The end of the path: after the colon what Google calls the method, and for a stream the query that asks for
- * server-sent events. vertex/vertex.ts calls this too.
- */
+/** What Google calls the method, with the query that asks for server-sent events. vertex.ts calls it too. */
 export function methodOf(stream: boolean): string {
   return stream ? ':streamGenerateContent?alt=sse' : ':generateContent';
 }
 
 /**
- * A model's name as a part of a path. Slashes stay, because a name may be a path of its own. A `?` or `#`,
- * which `encodeURI` leaves, would end the path before the method. vertex/vertex.ts calls this too.
+ * A model's name, which may be a path of its own, in a path. A `?` or `#`, which `encodeURI` leaves, would
+ * end the path before the method. vertex/vertex.ts calls this too.
  */
 export function encodedName(name: string): string {
   return encodeURI(name).replaceAll('?', '%3F').replaceAll('#', '%23');

@@ -7,9 +7,8 @@
  * beyond OpenAI's, in `extra_body.google`; both read 2026-11. Schemas go whole, as JSON schemas
  * (`parametersJsonSchema`, `responseJsonSchema`), which both v1beta and the v1 of Vertex accept.
  *
- * Two kinds of members are rejected. For a member that Gemini lacks `fields.unsupported` throws, or returns
- * if the upstream has `drop_unsupported`: then the member is left out. A member that has a wrong form, or
- * cannot be left out (a tool that is no function), throws a FieldError in any case.
+ * A member that Gemini lacks is left out if the upstream has `drop_unsupported` (`fields.unsupported`); one
+ * that has a wrong form, or cannot be left out (a tool that is no function), throws a FieldError in any case.
  *
  * Must hold: a member of the caller's body that is read here is taken from `fields`, even if the member is
  * not used. `fields.finish` comes last, and rejects each member that nobody took
@@ -41,15 +40,12 @@ export function requestBody(call: UnsignedCall): string {
   return exactJsonText(request);
 }
 
-/** The members of `extra_body.google`, as Google's own OpenAI-compatible interface has them. */
+/** `safety_settings`, `cached_content` and `thinking_config` of `extra_body.google`. */
 interface GoogleMembers {
   /** Where the caller gave them: `google` or `extra_body.google`; '' if nowhere. */
   readonly path: string;
-  /** `safety_settings`. */
   readonly safety: unknown;
-  /** `cached_content`. */
   readonly cached: unknown;
-  /** `thinking_config`. */
   readonly thinking: unknown;
 }
 
@@ -81,7 +77,6 @@ function googleMembers(fields: Fields): GoogleMembers {
   return { path, safety, cached, thinking };
 }
 
-/** `generationConfig`; undefined if the request has no member for it. Throws a FieldError. */
 function generationConfigOf(fields: Fields, model: string, google: GoogleMembers): object | undefined {
   const config: Record<string, unknown> = {};
   const setMember = (name: string, value: unknown): void => {
@@ -164,7 +159,6 @@ function toolsOf(fields: Fields): Tools {
   };
 }
 
-/** An entry of `functionDeclarations`. Throws a FieldError for a tool that is no function. */
 function declarationOf(tool: unknown, index: number): object {
   const path = `tools[${index}]`;
   const { type, function: declared } = membersOf(tool);
@@ -177,7 +171,6 @@ function declarationOf(tool: unknown, index: number): object {
   };
 }
 
-/** `functionCallingConfig` for `tool_choice`; undefined without one. Throws a FieldError. */
 function callingConfigOf(choice: unknown): object | undefined {
   if (choice === undefined) return undefined;
   const wanted = toolChoiceOf(choice, 'tool_choice');
@@ -271,7 +264,7 @@ function configOfEffort(fields: Fields, effort: string, model: string, path: str
   return { thinkingBudget: budget, includeThoughts: true };
 }
 
-/** Google's own `thinking_config` with the names of `thinkingConfig`. Gemini checks the values. */
+/** Gemini checks the values. */
 function renamedConfig(googleConfig: unknown, path: string): object {
   if (!isRecord(googleConfig)) throw new FieldError(path, 'must be an object');
   const config: Record<string, unknown> = {};

@@ -42,7 +42,7 @@ export function readResponse(body: Buffer, call: UnsignedCall): CompletionText {
   });
 }
 
-/** The id of a response, made up if Google gave none. */
+/** Made up if Google gave none. */
 export function idOf({ responseId }: Record<string, unknown>, call: UnsignedCall): string {
   return typeof responseId === 'string' && responseId !== '' ? responseId : `chatcmpl-${call.requestId}`;
 }
@@ -111,9 +111,8 @@ export function toolCallOf(
 export interface Media {
   /** In place of a MIME type, which OpenAI's sounds do not have. */
   readonly isAudio: boolean;
-  /** Base64. */
+  /** Base64. `url`: a data URL with the MIME type and `data`. */
   readonly data: string;
-  /** A data URL with the MIME type and `data`. */
   readonly url: string;
 }
 
@@ -142,7 +141,6 @@ export function indexOf(candidate: Record<string, unknown>, position: number): n
   return index;
 }
 
-/** A choice from a candidate. `position`: of the candidate in the list. */
 function choiceOf(candidate: unknown, position: number, call: UnsignedCall): Choice {
   if (!isRecord(candidate)) throw ProviderError.invalid('a candidate is no object');
   const index = indexOf(candidate, position);

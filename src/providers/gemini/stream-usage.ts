@@ -22,36 +22,32 @@ import type { ProviderUsage } from '../provider-usage.js';
 import { usageOf } from './response.js';
 
 export class StreamUsage {
-  /** The last usage that was read. */
   #reported: ProviderUsage | undefined;
   /** Whether a part has come after the event of `#reported`. */
   #isOld = false;
-  /** Whether `next` has given `#reported`. */
   #isGiven = false;
   /** Whether the event whose parts come now has a usage, which counts these parts. */
   #coversParts = false;
   /** The last event, if it matched: its usage is newer than `#reported`, and is not read yet. */
   #unreadEvent: string | undefined;
 
-  /** Call for an event that matched. `hasText`: it brings a part. Costs no parse. */
+  /** `hasText`: the event brings a part. Costs no parse. */
   matchedEvent(event: string, hasText: boolean): void {
     this.#unreadEvent = event;
     if (hasText) this.#isOld = true;
   }
 
-  /** Call for an event that was parsed, before its parts. */
   parsedEvent(event: Members): void {
     this.#coversParts = this.#read(event);
     if (this.#coversParts) this.#unreadEvent = undefined;
     else this.#readUnread();
   }
 
-  /** Call after `parsedEvent` if the event brings a part: a text, a call, media, probabilities. */
+  /** A text, a call, media or probabilities. */
   part(): void {
     if (!this.#coversParts) this.#isOld = true;
   }
 
-  /** The last usage, which may lack tokens; undefined if there is none. */
   get last(): ProviderUsage | undefined {
     this.#readUnread();
     return this.#reported;

@@ -39,10 +39,8 @@ import { StreamUsage } from './stream-usage.js';
 import { TextTemplate } from './text-template.js';
 
 interface CandidateState {
-  /** How many function calls and images have come. */
   calls: number;
   images: number;
-  /** Undefined until a finish reason comes. */
   finish: FinishReason | undefined;
   /** Whether the chunk with the finish reason was written. False again if a part comes after all. */
   isClosed: boolean;
@@ -56,9 +54,7 @@ export class GeminiStream implements ProviderStream {
   readonly #candidates = new Map<number, CandidateState>();
   /** Made of the last parsed event with text alone; events that match it are not parsed. */
   readonly #textTemplate = new TextTemplate();
-  /** Undefined before the first event. */
   #writer: ChunkWriter | undefined;
-  /** Whether the first chunk has the usage so far. */
   readonly #reportsUsageEarly: boolean;
   /** The candidate's index and the delta's member for events that match the template. */
   #templateIndex = 0;
@@ -104,7 +100,6 @@ export class GeminiStream implements ProviderStream {
     return true;
   }
 
-  /** The usage of the call, if there is one and it was not written before. */
   #usageChunk(writer: ChunkWriter): string {
     const usage = this.#usage.next();
     return usage === undefined ? '' : writer.usage(usage);
@@ -144,7 +139,6 @@ export class GeminiStream implements ProviderStream {
     this.#templateMember = part.thought === true ? 'reasoning_content' : 'content';
   }
 
-  /** The chunks for one event, which is parsed. Throws a ProviderError. */
   #chunksOfEvent(data: string): string {
     // Integers of 64 bits matter in arguments of tools alone, so only such events are searched for them.
     const event = exactJson(data, 'functionCall');
@@ -177,7 +171,6 @@ export class GeminiStream implements ProviderStream {
     return chunks;
   }
 
-  /** The chunks for a prompt that Google refused: a choice without text. */
   #chunksOfRefusal(writer: ChunkWriter): string {
     this.#candidates.set(0, { calls: 0, images: 0, finish: 'content_filter', isClosed: true });
     return writer.role() + writer.finish('content_filter');

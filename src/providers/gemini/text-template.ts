@@ -23,16 +23,14 @@ const EVENT_CHARS_MAX = 4 * 1024;
 const UNMATCHED_TEMPLATES_MAX = 16;
 
 /**
- * A fast path: it learns the template of a parsed event that has only text, and takes the text out of further
- * events that match it without parsing. Such events differ only in the text and in the counts of tokens so
- * far:
+ * It learns the template of a parsed event that has only text, and takes the text out of further events that
+ * match it. They differ only in the text and in the counts of tokens so far:
  *
  *     {"candidates": [{"content": {"parts": [{"text": "│ text │"}], … "candidatesTokenCount": │ 12 │, … }
  *     └──────────────────── literal ──────────────────┘        └────────── literal ──────────┘    └───┘
  *
- * An event matches only if its literals are equal, with the inside of a JSON string and whole numbers
- * between them. Then the event is JSON with the same members, and its text can be copied into a chunk. For
- * an event of 311 characters this takes 0.3 to 0.5 µs, parsing 1.6 to 1.9 µs.
+ * An event with equal literals, and the inside of a JSON string and whole numbers between them, is JSON with
+ * the same members. For 311 characters this takes 0.3 to 0.5 µs, parsing 1.6 to 1.9 µs.
  */
 export class TextTemplate {
   /** The literal before the text; undefined before a template is learned. */

@@ -36,7 +36,6 @@ import type {
   WrittenRequest,
 } from '../provider.js';
 
-/** The only version of Messages on Vertex, which the body must name. */
 const CLAUDE_VERSION = 'vertex-2023-10-16';
 /** Vertex counts tokens for every Claude model at the path of this pseudo-model; the body names the model. */
 const COUNTING_MODEL = 'count-tokens';
