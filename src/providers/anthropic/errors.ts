@@ -6,12 +6,7 @@
  * Must hold: no message has an id of the operator's account at Anthropic (OPERATOR_IDS), because callers read
  * messages (test/unit/providers/anthropic/errors.test.ts).
  *
- * Follows platform.claude.com, page "Errors", 2026-11. Anthropic's types and statuses:
- *
- *     invalid_request_error   400   authentication_error  401   billing_error       402
- *     permission_error        403   not_found_error       404   request_too_large   413
- *     rate_limit_error        429   api_error             500   timeout_error       504
- *     overloaded_error        529, and inside a stream whose status was 200
+ * Follows platform.claude.com, page "Errors", 2026-11.
  */
 import { isRecord, membersOf, parsedJson } from '../../core/json.js';
 import type { HeaderLookup } from '../../http1/http-client.js';
@@ -20,7 +15,7 @@ import type { ProviderFailure } from '../provider.js';
 /** Anthropic's own status, which OpenAI's API does not have. */
 const OVERLOADED = 529;
 
-/** ProviderFailure.status for each type of error. OpenAI's API has neither 504 nor 529. */
+/** ProviderFailure.status for each type of error: Anthropic's status, but for the last two. */
 const STATUS_BY_TYPE: ReadonlyMap<unknown, number> = new Map([
   ['invalid_request_error', 400],
   ['authentication_error', 401],
@@ -30,6 +25,7 @@ const STATUS_BY_TYPE: ReadonlyMap<unknown, number> = new Map([
   ['request_too_large', 413],
   ['rate_limit_error', 429],
   ['api_error', 500],
+  // 504 at Anthropic, and 529: OpenAI's API has neither. The latter comes inside a stream too.
   ['timeout_error', 500],
   ['overloaded_error', 503],
 ]);

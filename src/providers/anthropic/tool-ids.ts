@@ -20,19 +20,31 @@ import { hash } from 'node:crypto';
 const PLAIN_CHARS_MAX = 56;
 const UNNAMED = 'call';
 
-/** The calls that came with one id of the caller. */
-interface CallsOfId {
-  /** The ids that they got, in the order of the calls. */
-  readonly ids: string[];
-  /** How many of them have a result. */
-  answered: number;
+/**
+ * The calls of one conversation, by the ids that came with them: some servers give each response the same
+ * ids, or empty ones. `Value`: what the result of a call needs. gemini/contents.ts uses it too.
+ */
+export class CallsById<Value> {
+  readonly #calls = new Map<unknown, { readonly values: Value[]; answered: number }>();
+
+  add(id: string, value: Value): void {
+    const calls = this.#calls.get(id);
+    if (calls === undefined) this.#calls.set(id, { values: [value], answered: 0 });
+    else calls.values.push(value);
+  }
+
+  /** Of the first call with the id that has no result yet, else of the last; undefined without a call. */
+  valueForResult(id: unknown): Value | undefined {
+    const calls = this.#calls.get(id);
+    return calls?.values[calls.answered++] ?? calls?.values.at(-1);
+  }
 }
 
 export class ToolIds {
   readonly #used = new Set<string>();
   /** By an id without a number: the last number that was tried. */
   readonly #numbers = new Map<string, number>();
-  readonly #callsById = new Map<string, CallsOfId>();
+  readonly #calls = new CallsById<string>();
 
   ofCall(id: string): string {
     const plainId = plainIdOf(id);
@@ -41,22 +53,13 @@ export class ToolIds {
     while (this.#used.has(newId)) newId = `${plainId}_${++number}`;
     this.#numbers.set(plainId, number);
     this.#used.add(newId);
-    const calls = this.#callsById.get(id);
-    if (calls === undefined) this.#callsById.set(id, { ids: [newId], answered: 0 });
-    else calls.ids.push(newId);
+    this.#calls.add(id, newId);
     return newId;
   }
 
-  /**
-   * The id of the call whose result comes: of the calls with the caller's `id`, the first without a result.
-   * Another result of the last call, or one without a call, gets an id that the provider will reject.
-   */
+  /** A second result of a call, or one without a call, gets an id that the provider will reject. */
   ofResult(id: string): string {
-    const calls = this.#callsById.get(id);
-    if (calls === undefined) return plainIdOf(id);
-    const { ids } = calls;
-    // `!`: a record has at least one id.
-    return calls.answered < ids.length ? ids[calls.answered++]! : ids.at(-1)!;
+    return this.#calls.valueForResult(id) ?? plainIdOf(id);
   }
 }
 

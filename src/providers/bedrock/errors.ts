@@ -12,36 +12,27 @@ import { membersOf, parsedJson } from '../../core/json.js';
 import type { HeaderLookup } from '../../http1/http-client.js';
 import { UNCOUNTED_STATUS, type ProviderFailure } from '../provider.js';
 
-/** ProviderFailure.status by the exception's name in lower case: streams write names in camel case. */
-const STATUSES: ReadonlyMap<string, number> = new Map<string, number>([
-  ['validationexception', 400],
-  ['serializationexception', 400],
-  ['accessdeniedexception', 403],
-  ['expiredtokenexception', 403],
-  ['incompletesignatureexception', 403],
-  ['invalidclienttokenid', 403],
-  ['invalidsignatureexception', 403],
-  ['missingauthenticationtokenexception', 403],
-  ['notauthorized', 403],
-  ['optinrequired', 403],
-  ['requestexpired', 403],
-  ['unrecognizedclientexception', 403],
-  ['resourcenotfoundexception', 404],
-  ['throttlingexception', 429],
-  ['throttling', 429],
-  ['toomanyrequestsexception', 429],
-  ['servicequotaexceededexception', 429],
-  // Bedrock sends 429, but the model is still being loaded: no limit is exceeded.
-  ['modelnotreadyexception', 503],
-  ['serviceunavailableexception', 503],
-  ['serviceunavailable', 503],
+/**
+ * Names of exceptions, by ProviderFailure.status: in lower case, because streams write them in camel case,
+ * and without the `Exception` at their ends, which some errors lack.
+ */
+const NAMES: Readonly<Record<number, string>> = {
+  400: 'validation serialization',
+  403:
+    'accessdenied expiredtoken incompletesignature invalidclienttokenid invalidsignature notauthorized ' +
+    'missingauthenticationtoken optinrequired requestexpired unrecognizedclient',
+  404: 'resourcenotfound',
+  429: 'throttling toomanyrequests servicequotaexceeded',
+  // Bedrock sends 429 for the first, but the model is still being loaded: no limit is exceeded.
+  503: 'modelnotready serviceunavailable',
   // Bedrock sends 408, 424 and 500 for these.
-  ['modeltimeoutexception', 500],
-  ['modelerrorexception', 500],
-  ['modelstreamerrorexception', 500],
-  ['internalserverexception', 500],
-  ['internalfailure', 500],
-]);
+  500: 'modeltimeout modelerror modelstreamerror internalserver internalfailure',
+};
+const STATUSES: ReadonlyMap<string, number> = new Map(
+  Object.entries(NAMES).flatMap(([status, names]) =>
+    names.split(' ').map((name) => [name, Number(status)] as const),
+  ),
+);
 
 /** Texts of a ValidationException for a prompt that is too long. Each model has a text of its own. */
 const TOO_LONG =
@@ -57,9 +48,7 @@ const CANNOT_COUNT = /support counting tokens/i;
  * response had a status of success.
  */
 export function failureOf(name: string, message: string, status = 500): ProviderFailure {
-  const lowerName = name.toLowerCase();
-  // In some errors the name lacks its end `Exception`.
-  const statusByName = STATUSES.get(lowerName) ?? STATUSES.get(`${lowerName}exception`) ?? status;
+  const statusByName = STATUSES.get(name.toLowerCase().replace(/exception$/, '')) ?? status;
   const publicMessage = withoutNames(message === '' ? `Bedrock answered with status ${status}` : message);
   if (statusByName === 400 && NO_SUCH_MODEL.test(message)) {
     return { status: 404, message: publicMessage, code: 'model_not_found' };

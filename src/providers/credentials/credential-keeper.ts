@@ -84,31 +84,43 @@ interface Deadline {
 }
 
 /** A credential that is renewed, and its present state. See CredentialStatus for `error` and the counts. */
-interface Entry {
-  readonly position: number;
-  readonly spec: CredentialSpec;
+class Entry {
   readonly name: string;
+  /** Undefined before the first renewal. */
   source: CredentialSource | undefined;
-  generation: number;
+  generation = 0;
   /** The credential that calls use now; undefined if there is none. */
   issued: IssuedCredential | undefined;
+  /** When the credential expires; undefined if that is unknown, or if there is none. */
   expires: Deadline | undefined;
-  /** When the next renewal begins, unless a rejection or a change of a file makes it begin before. */
-  due: Deadline;
+  /**
+   * When the next renewal begins, unless a rejection or a change of a file makes it begin before. The first
+   * renewal begins at once.
+   */
+  due: Deadline = { wallMs: Infinity, monotonicMs: -Infinity };
+  /** The running renewal. */
   renewal: Promise<void> | undefined;
-  renewals: number;
-  failures: number;
-  failuresInRow: number;
+  renewals = 0;
+  failures = 0;
+  failuresInRow = 0;
   error: string | undefined;
   /** A provider has rejected the present credential. True until a renewal brings another one. */
-  isRejected: boolean;
+  isRejected = false;
   /** A rejection starts no renewal before this time of the monotonic clock. */
-  rejectedDueMs: number;
+  rejectedDueMs = -Infinity;
   /** The pause after the next renewal for a rejection. Each such renewal doubles the pause. */
-  rejectedPauseMs: number;
-  filesState: string;
+  rejectedPauseMs = REJECTED_PAUSE_MS_MIN;
+  /** What `filesStateOf` returned as the last renewal began. */
+  filesState = '';
   /** When the credential is dropped, by the monotonic clock; Infinity while the settings name it. */
-  dropMs: number;
+  dropMs = Infinity;
+
+  constructor(
+    readonly position: number,
+    readonly spec: CredentialSpec,
+  ) {
+    this.name = nameOfSpec(spec);
+  }
 }
 
 export class CredentialKeeper {
@@ -154,7 +166,8 @@ export class CredentialKeeper {
     if (this.#stop.signal.aborted) return;
     for (const position of new Set(positions)) {
       const entry = this.#entries.get(position);
-      if (entry === undefined) this.#entries.set(position, this.#newEntry(position));
+      if (entry === undefined)
+        this.#entries.set(position, new Entry(position, this.#options.specOf(position)));
       else entry.dropMs = Infinity;
     }
     if (this.#entries.size === 0) return;
@@ -228,31 +241,6 @@ export class CredentialKeeper {
     clearTimeout(this.#timer);
     this.#stop.abort();
     this.#entries.clear();
-  }
-
-  #newEntry(position: number): Entry {
-    const spec = this.#options.specOf(position);
-    return {
-      position,
-      spec,
-      name: nameOfSpec(spec),
-      source: undefined,
-      generation: 0,
-      issued: undefined,
-      expires: undefined,
-      // The first renewal begins at once.
-      due: { wallMs: Infinity, monotonicMs: -Infinity },
-      renewal: undefined,
-      renewals: 0,
-      failures: 0,
-      failuresInRow: 0,
-      error: undefined,
-      isRejected: false,
-      rejectedDueMs: -Infinity,
-      rejectedPauseMs: REJECTED_PAUSE_MS_MIN,
-      filesState: '',
-      dropMs: Infinity,
-    };
   }
 
   /** The timer fires with the thread's other timers; `renewDue` goes by `options.clock`, as tests want. */

@@ -24,6 +24,7 @@
 import { exactJson } from '../../core/exact-json.js';
 import { isNestedTooDeeply, isRecord, membersOf } from '../../core/json.js';
 import { PLACEHOLDER_USER_TEXT } from '../anthropic/conversation.js';
+import { CallsById } from '../anthropic/tool-ids.js';
 import { argumentsOf, stringIn } from '../fields.js';
 import { FieldError } from '../provider.js';
 
@@ -51,19 +52,12 @@ export function contentsOf(messages: readonly unknown[], isGemini3: boolean): Co
   return writer.finish();
 }
 
-/** The calls that came with one id. Some servers give each response the same ids, or empty ones. */
-interface CallsOfId {
-  /** The functions that they call, in the order of the calls. */
-  readonly names: string[];
-  /** How many of them have a result. */
-  answered: number;
-}
-
 class ConversationWriter {
   readonly #isGemini3: boolean;
   readonly #system: Part[] = [];
   readonly #turns: Turn[] = [];
-  readonly #callsById = new Map<unknown, CallsOfId>();
+  /** The functions that were called. */
+  readonly #calls = new CallsById<string>();
   /** The turns of function results, which must not share a turn with other parts. */
   readonly #resultTurns = new Set<Turn>();
 
@@ -172,7 +166,7 @@ class ConversationWriter {
     const name = stringIn(calledFunction, 'name', `${path}.function`);
     const args = argumentsOf(calledFunction.arguments, `${path}.function.arguments`);
     const { id } = call;
-    if (typeof id === 'string') this.#addCall(id, name);
+    if (typeof id === 'string') this.#calls.add(id, name);
     const signature = signatureIn(call) ?? (this.#isGemini3 && isFirst ? NO_SIGNATURE : undefined);
     return {
       functionCall: {
@@ -184,22 +178,10 @@ class ConversationWriter {
     };
   }
 
-  #addCall(id: string, name: string): void {
-    const calls = this.#callsById.get(id);
-    if (calls === undefined) this.#callsById.set(id, { names: [name], answered: 0 });
-    else calls.names.push(name);
-  }
-
-  /** The function of the first call with that id that has no result, else of the last; undefined without. */
-  #functionOfResult(id: unknown): string | undefined {
-    const calls = this.#callsById.get(id);
-    return calls?.names[calls.answered++] ?? calls?.names.at(-1);
-  }
-
   /** The parts of a function result. An earlier call, or the message's `name`, names the function. */
   #resultParts(message: Record<string, unknown>, path: string): Part[] {
     const { tool_call_id: id, content } = message;
-    const name = this.#functionOfResult(id) ?? message.name;
+    const name = this.#calls.valueForResult(id) ?? message.name;
     if (typeof name !== 'string') {
       if (message.role === 'function') throw new FieldError(`${path}.name`, 'must be a string');
       throw new FieldError(`${path}.tool_call_id`, 'must be the id of a call in an earlier message');
