@@ -44,51 +44,42 @@ function simpleDoor<Name extends SimpleName>(
  */
 const IMAGE = new Level(uncheckedMembers('url'), { url: 'storage_url' });
 
-export const EMBEDDINGS = simpleDoor('embeddings', {
-  level: new Level(uncheckedMembers('model', 'input', 'encoding_format', 'dimensions', 'user', 'stream')),
-  ...NO_OUTPUT,
-});
-
-export const COMPLETIONS = simpleDoor('completions', {
-  level: new Level({
-    ...uncheckedMembers('model', 'prompt', 'max_tokens', 'n', 'stream', 'echo', 'suffix', 'logprobs'),
-    ...uncheckedMembers('logit_bias', 'temperature', 'top_p', 'stop', 'seed', 'user', 'presence_penalty'),
-    ...uncheckedMembers('frequency_penalty'),
-    stream_options: STREAM_OPTIONS,
-  }),
-  outputTokens: 'max_tokens',
-  // The schema has checked `n`, as below that `documents` is a list.
-  choices: ({ prompt, n, suffix }) => choicesOf(prompt, (n ?? 1) as number, suffix),
-  asksForUsage: true,
-});
-
-export const MODERATIONS = simpleDoor('moderations', {
-  level: new Level({
-    ...uncheckedMembers('model', 'stream'),
-    input: new Level({ ...uncheckedMembers('type', 'text'), image_url: IMAGE }),
-  }),
-  ...NO_OUTPUT,
-});
-
-export const RERANK = simpleDoor('rerank', {
-  level: new Level({
-    ...uncheckedMembers('model', 'query', 'top_n', 'return_documents', 'max_tokens_per_doc'),
-    ...uncheckedMembers('rank_fields', 'stream'),
-    documents: new Level(uncheckedMembers('text')),
-  }),
-  untypedMediaParts: ({ documents, rank_fields: rankFields }) =>
-    (documents as readonly unknown[]).filter((document) => isMediaPart(document, rankFields)).length,
-  repeatedTokens: ({ query, documents }) =>
-    repeatedTokensOf(Buffer.byteLength(query as string), (documents as readonly unknown[]).length),
-  ...NO_OUTPUT,
-});
-
-/** Each door of the table is exported too, for tests. */
 export const SIMPLE_DOORS: { readonly [Name in SimpleName]: Door<Name> } = {
-  embeddings: EMBEDDINGS,
-  completions: COMPLETIONS,
-  moderations: MODERATIONS,
-  rerank: RERANK,
+  embeddings: simpleDoor('embeddings', {
+    level: new Level(uncheckedMembers('model', 'input', 'encoding_format', 'dimensions', 'user', 'stream')),
+    ...NO_OUTPUT,
+  }),
+  completions: simpleDoor('completions', {
+    level: new Level({
+      ...uncheckedMembers('model', 'prompt', 'max_tokens', 'n', 'stream', 'echo', 'suffix', 'logprobs'),
+      ...uncheckedMembers('logit_bias', 'temperature', 'top_p', 'stop', 'seed', 'user', 'presence_penalty'),
+      ...uncheckedMembers('frequency_penalty'),
+      stream_options: STREAM_OPTIONS,
+    }),
+    outputTokens: 'max_tokens',
+    // The schema has checked `n`, as below that `documents` is a list.
+    choices: ({ prompt, n, suffix }) => choicesOf(prompt, (n ?? 1) as number, suffix),
+    asksForUsage: true,
+  }),
+  moderations: simpleDoor('moderations', {
+    level: new Level({
+      ...uncheckedMembers('model', 'stream'),
+      input: new Level({ ...uncheckedMembers('type', 'text'), image_url: IMAGE }),
+    }),
+    ...NO_OUTPUT,
+  }),
+  rerank: simpleDoor('rerank', {
+    level: new Level({
+      ...uncheckedMembers('model', 'query', 'top_n', 'return_documents', 'max_tokens_per_doc'),
+      ...uncheckedMembers('rank_fields', 'stream'),
+      documents: new Level(uncheckedMembers('text')),
+    }),
+    untypedMediaParts: ({ documents, rank_fields: rankFields }) =>
+      (documents as readonly unknown[]).filter((document) => isMediaPart(document, rankFields)).length,
+    repeatedTokens: ({ query, documents }) =>
+      repeatedTokensOf(Buffer.byteLength(query as string), (documents as readonly unknown[]).length),
+    ...NO_OUTPUT,
+  }),
 };
 
 /**

@@ -4,13 +4,20 @@ import { CHAT } from '#src/doors/chat/chat-door.js';
 import type { Door } from '#src/doors/door.js';
 import { COUNT_TOKENS, MESSAGES } from '#src/doors/messages/messages-door.js';
 import { RESPONSES } from '#src/doors/responses/responses-door.js';
-import { COMPLETIONS, EMBEDDINGS, MODERATIONS, RERANK } from '#src/doors/simple/simple-doors.js';
+import { SIMPLE_DOORS } from '#src/doors/simple/simple-doors.js';
 import {
   mediaTokensOf,
   promptTokensMaxOf,
   withModelId,
   withOutputTokensMax,
 } from '#src/protocol/chat-call.js';
+
+const {
+  embeddings: EMBEDDINGS,
+  completions: COMPLETIONS,
+  moderations: MODERATIONS,
+  rerank: RERANK,
+} = SIMPLE_DOORS;
 
 const URL_OF = { url: 'https://x.example/1' };
 const IMAGE = { type: 'image_url', image_url: URL_OF };

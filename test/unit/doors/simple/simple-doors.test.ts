@@ -4,13 +4,7 @@
  */
 import t from 'tap';
 import { inputTexts, SIMPLE_DIALECTS } from '#src/doors/simple/simple-dialects.js';
-import {
-  COMPLETIONS,
-  EMBEDDINGS,
-  MODERATIONS,
-  RERANK,
-  SIMPLE_DOORS,
-} from '#src/doors/simple/simple-doors.js';
+import { SIMPLE_DOORS } from '#src/doors/simple/simple-doors.js';
 import type { Door } from '#src/doors/door.js';
 import type { Members } from '#src/core/json.js';
 import { PROMPT_TOKENS_BESIDE_DOCUMENT } from '#src/core/limits.js';
@@ -19,6 +13,12 @@ import { countTokens } from '#src/upstream/token-count.js';
 import { anyValue } from '../../../support/protocol-values.js';
 import { newSeed, pick, type Random, randomOf } from '../../../support/random.js';
 
+const {
+  embeddings: EMBEDDINGS,
+  completions: COMPLETIONS,
+  moderations: MODERATIONS,
+  rerank: RERANK,
+} = SIMPLE_DOORS;
 const CASES = 5_000;
 
 const read = (door: Door, body: object | string) =>
