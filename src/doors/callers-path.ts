@@ -12,14 +12,11 @@
  */
 import { isRecord, type Members } from '../core/json.js';
 
-/**
- * For messages, parts, calls and tools of chat completions: the path in the caller's request from which each
- * comes. An entry lives as long as its object. A copy of the object has no origin.
- */
+/** For objects of chat completions: the path in the caller's request. A copy of an object has no origin. */
 const ORIGINS = new WeakMap<object, string>();
 
 /**
- * Records that `value`, a part of the chat completion, comes from `path`. Returns `value`. For a message, a
+ * Records that `value`, an object of the chat completion, comes from `path`, and returns it. For a message, a
  * path without an index, as `input`, says that its content is that text or list of the request.
  */
 export function withOrigin<Value extends object>(path: string, value: Value): Value {

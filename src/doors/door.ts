@@ -67,7 +67,6 @@ export interface Door<Name extends DoorName = DoorName> {
   headerLines(facts: ResponseFacts): string;
 }
 
-/** A call as its dialect sees it. */
 export interface DoorCall {
   readonly requestId: string;
   /** The id of the model that serves the call. */
@@ -78,17 +77,15 @@ export interface DoorCall {
   /** When the attempt began, in Unix milliseconds. */
   readonly nowMs: number;
   /**
-   * Whether the upstream wants the thoughts of this response back in the next request (as in `toChat`).
-   * Clients keep only thoughts that look as if the provider had signed them. So the translators give unsigned
-   * thoughts an empty `signature` (Messages) or an `encrypted_content` without blocks (Responses).
+   * As in UpstreamTraits. Clients keep only thoughts that look as if the provider had signed them. So the
+   * translators give unsigned ones an empty `signature` (Messages) or an `encrypted_content` without blocks.
    */
   readonly thoughtsBack?: boolean | undefined;
 }
 
 /**
- * What the gateway has to know of one event of a stream. Make an EventMeaning by a spread of NO_MEANING,
- * which has all members: on Node 20 a spread that adds a member takes 0.6 µs, one that replaces a member
- * 0.03.
+ * What the gateway has to know of one event of a stream. Make it by a spread of NO_MEANING, which has all
+ * members: on Node 20 a spread that adds a member takes 0.6 µs, one that replaces a member 0.03.
  */
 export interface EventMeaning {
   /** A report of usage, in any form that upstream/usage-shapes.ts reads. */
@@ -98,16 +95,15 @@ export interface EventMeaning {
   /** Whether the event brings text, thoughts or tool arguments. */
   readonly isText: boolean;
   /**
-   * Whether the event has no text to count: none at all, or only text that an earlier event has brought. The
-   * client gets such an event, but the meter of usage does not. A judge need not set it for short events
-   * without text: few bytes do not change the count.
+   * Whether the event has no text to count: none, or only text that an earlier event has brought. The meter
+   * of usage does not get it. A judge need not set it for short events: few bytes do not change the count.
    */
   readonly isUncounted: boolean;
   /** Whether the stream is complete with this event. */
   readonly isEnd: boolean;
   /** Whether no text follows this event, though other events do. */
   readonly isTextOver: boolean;
-  /** Why the stream has failed: the event is an error, or none of this protocol. Undefined if it goes on. */
+  /** Why the stream has failed: an error, or an event of no such protocol. Undefined if it goes on. */
   readonly fault: string | undefined;
 }
 
@@ -123,26 +119,18 @@ export const NO_MEANING: EventMeaning = {
 
 /**
  * Reads the events of one stream in the door's own protocol. upstream/passed-stream-reader.ts calls a judge
- * for events with data, in order: `known`, and `judge` if `known` returns undefined or the event is long.
- * Once an event was judged to bring text alone, the reader may skip later events that differ only in their
- * text (upstream/event-template.ts). So a judge must keep no state of such events, but what the first one
- * shows.
+ * for events with data, in order: `known`, and `judge` if `known` returns undefined or the event is long. The
+ * reader may skip events that differ only in their text from one that was judged to bring text alone
+ * (upstream/event-template.ts). So a judge keeps no state of such events, but what the first one shows.
  */
 export interface EventJudge {
-  /**
-   * The event with which the gateway ends a stream that fails after an event with `isTextOver`, when the
-   * client has the whole text. Absent if no event of the protocol has `isTextOver`.
-   */
+  /** The gateway ends a stream by it that fails after an event with `isTextOver`. Absent if none has that. */
   readonly lastEvent?: string;
-  /**
-   * The usage of the prompt alone, for a stream that is left or breaks off before `judge` has returned the
-   * usage of the whole call. Absent if the protocol reports nothing before the end.
-   */
+  /** Of the prompt alone, if the stream ends before `judge` has returned that of the whole call. */
   readonly usageSoFar?: unknown;
   /**
-   * A fast path, which halves the cost of a stream. Returns what `judge` would return for the event with this
-   * data, or undefined if the data must be parsed. `data` is Latin-1. It must recognise JSON objects alone,
-   * because nobody parses what it recognises.
+   * A fast path, which halves the cost of a stream. Returns what `judge` would return, or undefined if the
+   * data, which is Latin-1, must be parsed. It recognises JSON objects alone, as nobody parses them then.
    */
   known?(data: string): EventMeaning | undefined;
   /** `event` was parsed from JSON. */
@@ -150,9 +138,8 @@ export interface EventJudge {
 }
 
 /**
- * Writes one stream in the door's protocol from the chunks of a chat completion. upstream/door-call.ts calls
- * both methods. They throw a ProviderError (providers/provider.ts) for a chunk that the protocol cannot
- * express; then the stream is over.
+ * Writes one stream in the door's protocol from the chunks of a chat completion; upstream/door-call.ts calls
+ * it. A method throws a ProviderError for a chunk that the protocol cannot express; then the stream is over.
  */
 export interface DoorStream {
   /**
@@ -195,10 +182,7 @@ export interface Translator {
   readonly exactMembers?: readonly string[];
   /** The door's names of members of the chat completion: the parameter `names` of `callersPath`. */
   readonly names: Readonly<Record<string, string>>;
-  /**
-   * Returns the response of a call that is not streamed, as JSON text. `response`: the chat completion, with
-   * usage as providers/provider-usage.ts writes it. Throws a ProviderError, as a DoorStream does.
-   */
+  /** Returns a response that is not streamed, as JSON text. Usage and errors are as in a DoorStream. */
   fromChat(response: Members, call: DoorCall): string;
   openStream(call: DoorCall): DoorStream;
 }

@@ -68,10 +68,7 @@ export function readersOf(form: BodyForm): {
   };
 }
 
-/**
- * Scans, parses and validates a body. `bytes` are valid UTF-8, and ASCII if `isAscii`. Throws a BodyError if
- * the body is rejected.
- */
+/** `bytes` are valid UTF-8, and ASCII if `isAscii`. Throws a BodyError if the body is rejected. */
 function scanMembers(bytes: Uint8Array, isAscii: boolean, form: BodyForm): BodyScan {
   const reader = new MemberReader(bytes);
   const firstByte = reader.openBody();
@@ -182,10 +179,7 @@ function scanOf(
   };
 }
 
-/**
- * Checks that the bound of the output is only digits, so that every decoder reads the same number. A bound
- * that is absent or null passes. Throws a BodyError.
- */
+/** Every decoder must read the same bound of the output. One that is absent or null passes. */
 function checkDigitsAlone(bytes: Buffer, name: string, { start, end }: Span): void {
   let position = start;
   while (position < end && bytes[position]! >= ZERO && bytes[position]! <= NINE) position++;

@@ -44,9 +44,8 @@ export function toolCallPieceOf(call: Members): CallPiece {
 }
 
 /**
- * Whether a piece begins a tool call other than `call`. The caller has checked that both have the same index,
- * or that the piece has none. If both have ids, a piece with another id begins a call; at the same index it
- * must have a name as well. If neither `call` has an id nor the piece an index, a second name begins a call.
+ * Whether a piece at the same index, or without one, begins another tool call than `call`: by another id,
+ * with a name as well if it has an index; or by a second name, if `call` has no id and the piece no index.
  * Any other piece belongs to `call`: servers repeat the name of a call.
  */
 export function beginsOtherToolCall({ id, name, index }: CallPiece, call: ToolCallSoFar): boolean {
@@ -56,9 +55,9 @@ export function beginsOtherToolCall({ id, name, index }: CallPiece, call: ToolCa
 }
 
 /**
- * Whether a piece belongs to the tool call that was closed last at its index, and brings nothing: then it is
- * ignored. It belongs to that call if it has the call's id, or neither an id nor a name; otherwise it begins
- * a call. Throws a ProviderError if it brings arguments, which cannot be written any more.
+ * Whether a piece belongs to the call that was closed last at its index: it has the call's id, or neither id
+ * nor name. Then it is ignored. Throws a ProviderError if it brings arguments, which cannot be written any
+ * more.
  */
 export function isRestOfClosedCall(
   { id, name, json }: CallPiece,

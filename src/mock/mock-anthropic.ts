@@ -66,9 +66,8 @@ function read({ path, headers, body }: MockCall): MockRequest | MockError {
 }
 
 /**
- * Reads a request for Claude that came to Vertex or Bedrock. Both clouds have their own path, version and
- * authorisation, which the caller has checked, so the headers that Anthropic needs are filled in here.
- * `isCount`: the request only asks for the number of its tokens.
+ * Reads a request for Claude that came to Vertex or Bedrock. The caller has checked the cloud's path, version
+ * and authorisation, so the headers that Anthropic needs are filled in here.
  */
 export function readHostedClaude(request: Members, isCount: boolean): MockRequest | MockError {
   const requestOrError = read({

@@ -49,10 +49,7 @@ const EXCEPTIONS: Readonly<Record<number, string>> = {
   503: 'ServiceUnavailableException',
 };
 
-/**
- * The exceptions of a stream, by the status that each has in the API Reference: all that ConverseStream has.
- * InvokeModelWithResponseStream has `modelTimeoutException` too.
- */
+/** The exceptions of a stream, by the status in the API Reference. Claude has `modelTimeoutException` too. */
 const STREAM_EXCEPTIONS: Readonly<Record<number, string>> = {
   400: 'validationException',
   424: 'modelStreamErrorException',
@@ -119,10 +116,7 @@ function usageOf({ usage }: MockCompletion): object | undefined {
   };
 }
 
-/**
- * The reasoning tokens, in Claude's form. Bedrock sends them only if `additionalModelResponseFieldPaths`
- * asks; the mock always does.
- */
+/** Claude's. Bedrock sends them only if `additionalModelResponseFieldPaths` asks; the mock always does. */
 function modelFieldsOf({ usage }: MockCompletion): object {
   if (usage === undefined || usage.reasoning === 0) return {};
   return {

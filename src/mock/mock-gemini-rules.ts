@@ -80,8 +80,8 @@ function configProblem({ generationConfig, toolConfig }: Members): string | unde
 }
 
 /**
- * What a value may be. A word is a kind of value (IS_OF_KIND). A list with one shape is a list of such
- * values. A record is an object with no other members, each of its shape.
+ * A word is a kind of value (IS_OF_KIND), `[Shape]` a list of such values, a record all members of an
+ * object.
  */
 type Shape = 'text' | 'number' | 'integer' | 'flag' | 'object' | 'any' | readonly [Shape] | RecordShape;
 interface RecordShape {

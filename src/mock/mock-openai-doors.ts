@@ -21,10 +21,7 @@ const DIMENSIONS_MAX = 4_096;
 const CHOICES_MAX = 128;
 const CATEGORIES = ['harassment', 'hate', 'sexual', 'violence'];
 
-/**
- * Reads a request. `path`: what follows `/v1`. Returns undefined if no door of this file has the path, and
- * OpenAI's message if a number is out of its bounds.
- */
+/** Undefined if no door of this file has the `path` after `/v1`; OpenAI's message for a wrong number. */
 export function readDoorRequest(path: string, body: Members): MockRequest | string | undefined {
   const kind = DOOR_KINDS.find((name) => path === `/${name}`);
   if (kind === undefined) return undefined;

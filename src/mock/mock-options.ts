@@ -48,9 +48,8 @@ export interface MockOptions {
   readonly completionTokens: number | undefined;
   readonly cachedTokens: number;
   /**
-   * Tokens written to the cache for five minutes, and tokens written for an hour. `promptTokens` includes
-   * both and `cachedTokens`. If `promptTokens` is undefined and something is written, all three are added to
-   * the tokens of the text.
+   * Written for five minutes, and for an hour. `promptTokens` includes both and `cachedTokens`. If it is
+   * undefined and something is written, all three are added to the tokens of the text.
    */
   readonly cacheWriteTokens: number;
   readonly cacheWriteHourTokens: number;
@@ -198,10 +197,7 @@ export const MOCK_FLAGS: readonly { readonly flags: string; readonly help: strin
   },
 );
 
-/**
- * Returns `base` with the values of `texts` in place of its own.
- * @throws MockOptionError with the option's name in a query string, and what it wants
- */
+/** @throws MockOptionError with the option's name in a query string, and what it wants */
 export function mockOptionsWith(base: MockOptions, texts: ReadonlyMap<OptionName, string>): MockOptions {
   const overrides: Partial<Record<OptionName, unknown>> = {};
   for (const [name, valueText] of texts) {
@@ -216,10 +212,7 @@ export function mockOptionsWith(base: MockOptions, texts: ReadonlyMap<OptionName
   return Object.freeze({ ...base, ...(overrides as Partial<MockOptions>) });
 }
 
-/**
- * Returns `base` with the values of a query string, such as `status=429&retry_after=2`, in place of its own.
- * @throws MockOptionError also for a name that is no option
- */
+/** `query`: such as `status=429&retry_after=2`. @throws MockOptionError also for a name that is no option */
 export function optionsWithQuery(base: MockOptions, query: string): MockOptions {
   const texts = new Map<OptionName, string>();
   for (const [key, valueText] of new URLSearchParams(query)) {
@@ -233,8 +226,8 @@ export function optionsWithQuery(base: MockOptions, query: string): MockOptions 
 }
 
 /**
- * Returns the defaults with the values of the flags that commander has parsed: texts, and true for switches.
- * Ignores flags that are no option of the mock. @throws MockOptionError if an option cannot have the value
+ * `flags`: as commander has parsed them, texts, and true for switches; others than options are ignored.
+ * @throws MockOptionError if an option cannot have the value
  */
 export function mockOptionsOfFlags(flags: Readonly<Record<string, unknown>>): MockOptions {
   const texts = new Map<OptionName, string>();

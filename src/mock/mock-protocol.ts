@@ -24,10 +24,7 @@ export interface MockRequest {
   readonly includeUsage: boolean;
   /** One token for every 4 bytes of the messages' texts, rounded up. */
   readonly promptTokens: number;
-  /**
-   * The query string after `x-mock:` in the first line of the last user message (`directivesOf`). They
-   * are in the message, because a gateway between caller and mock passes messages on, but not headers.
-   */
+  /** `directivesOf` the last user message: a gateway before the mock passes messages on, but not headers. */
   readonly directives: string | undefined;
   /** Names of the tools that may be called. */
   readonly toolNames: readonly string[];
@@ -35,10 +32,7 @@ export interface MockRequest {
   readonly forbidsTools?: true;
   /** Whether the last message is a tool's result. Then the response calls no tool. */
   readonly endsWithToolResult: boolean;
-  /**
-   * How many tools the messages have called. Ids of further calls count on from there, for protocols in which
-   * no two calls of a request may have one id. Undefined means that they begin with 0.
-   */
+  /** How many tools the messages have called. Ids count on from there, as some protocols want; or from 0. */
   readonly callsBefore?: number;
   /** Whether the request only asks for the number of its tokens. */
   readonly isCount?: true;
@@ -109,10 +103,7 @@ export interface MockCompletion {
 
 export interface MockProtocol {
   readonly streamType: string;
-  /**
-   * Returns what the call asks, or the provider's error: for another path, a missing key, a wrong version, a
-   * member that the reference does not name.
-   */
+  /** Returns what the call asks, or the provider's error for what its reference does not allow. */
   read(call: MockCall): MockRequest | MockError;
   /** A whole response, as JSON. */
   whole(completion: MockCompletion): string;
@@ -120,10 +111,7 @@ export interface MockProtocol {
   frames(completion: MockCompletion): readonly Uint8Array[];
   /** The provider's error response of that status to `request`; to any request if it is left out. */
   error(status: number, message: string, request?: MockRequest): MockError;
-  /**
-   * The frame by which a stream reports an error after its status 200. `status`: that of the error.
-   * `framesBefore`: how many frames of the stream come before it.
-   */
+  /** By it a stream reports an error after its status 200. `framesBefore`: of the stream. */
   errorFrame(status: number, message: string, request: MockRequest, framesBefore: number): Uint8Array;
   /** Returns the frame with damage that a reader must notice; the frame itself if it has no JSON. */
   broken(frame: Uint8Array): Uint8Array;

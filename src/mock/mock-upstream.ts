@@ -83,8 +83,8 @@ type MemberWithoutEffect = 'toolNames' | 'forbidsTools' | 'endsWithToolResult' |
 type ResponseKey = Readonly<Record<keyof Omit<MockRequest, MemberWithoutEffect>, unknown>>;
 
 /**
- * Responses to requests without directives. Each is encoded once and kept, so that the mock costs a bench
- * little. Responses that call tools are not kept, because the names of tools come from the request.
+ * Responses to requests without directives, each encoded once, so that the mock costs a bench little. Those
+ * that call tools are not kept, because the names of tools come from the request.
  */
 class EncodedResponses {
   readonly #options: MockOptions;
@@ -224,10 +224,7 @@ class MockListenError extends Error {
   }
 }
 
-/**
- * Starts a mock in this thread. Resolves when it listens.
- * @throws MockListenError if it cannot listen on the port
- */
+/** Starts a mock in this thread. Resolves when it listens. @throws MockListenError if it cannot */
 export function startMockUpstream(settings: MockUpstreamOptions): Promise<MockUpstream> {
   const server = new MockServer(settings);
   const app = uws.App({});

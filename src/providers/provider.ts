@@ -55,13 +55,13 @@ export interface ProviderSettings {
   readonly credential: number | undefined;
 }
 
-/** The secret that authorises a call. An object never changes: a renewed credential is a new one. */
+/**
+ * What authorises a call: a key of the settings, or what the gateway renews. An object never changes: a
+ * renewed credential is a new one.
+ */
 export type Credential =
-  /** The key of the settings. */
   | { readonly kind: 'key'; readonly key: string }
-  /** A token that the gateway renews. */
   | { readonly kind: 'bearer'; readonly token: string }
-  /** For AWS signatures. */
   | {
       readonly kind: 'aws';
       readonly accessKeyId: string;
@@ -119,7 +119,7 @@ export interface PassedCall {
   readonly betas: string;
 }
 
-/** What `Provider.write` returns: the translated request, still without headers. */
+/** What `Provider.write` returns: a request without headers. */
 export interface WrittenRequest {
   /** The path with the base path of the settings, and the query if there is one. */
   readonly path: string;
@@ -214,10 +214,7 @@ export interface ProviderStream {
    * call, if the client leaves or the stream breaks off, and may lack the tokens of the completion.
    */
   readonly usageSoFar?: ProviderUsage | undefined;
-  /**
-   * Call at the end of the provider's response. Returns the last events, with usage and `[DONE]`. Throws a
-   * ProviderError if the stream was cut.
-   */
+  /** Returns the last events, with usage and `[DONE]`. Throws a ProviderError if the stream was cut. */
   end(): string;
 }
 
@@ -256,10 +253,7 @@ export interface Provider {
   headers(call: ProviderCall, request: UnsignedRequest): readonly string[];
   /** Whether `headers` uses the hash of the body. A thread that writes a large body then computes it. */
   readonly signsBody?: true;
-  /**
-   * Translates a response that is not streamed and has a status of success into a chat completion. Throws a
-   * ProviderError.
-   */
+  /** Translates a response with a status of success that is not streamed. Throws a ProviderError. */
   readResponse(body: Buffer, call: ProviderCall): CompletionText;
   /** Makes the translator of one streamed response. */
   openStream(call: ProviderCall): ProviderStream;
@@ -267,7 +261,7 @@ export interface Provider {
   readError(status: number, header: HeaderLookup, body: string): ProviderFailure;
 }
 
-/** The request of a call, with headers, if no counter thread has written it. Throws a FieldError. */
+/** The request with its headers, if no counter thread has written it. Throws a FieldError. */
 export function requestOf(provider: Provider, call: ProviderCall): ProviderRequest {
   const request = provider.write(call);
   const { path, body } = request;

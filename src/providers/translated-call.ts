@@ -250,7 +250,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     this.#handler.onEnd();
   }
 
-  /** A bug of `readError` counts as an error of the provider, so that the bug ends this call only. */
+  /** A bug of `readError` counts as an error of the provider. */
   #failureIn(body: string): ProviderFailure {
     try {
       return this.#provider.readError(this.#status, this.#header, body);
@@ -259,10 +259,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     }
   }
 
-  /**
-   * Reports a rejected credential to its keeper. AWS sends 403 both for an expired credential and for a
-   * missing permission.
-   */
+  /** AWS sends 403 both for an expired credential and for a missing permission. */
   #reportCredential({ status }: ProviderFailure): void {
     const { credential, settings } = this.#call;
     if (credential === undefined || settings.credential === undefined) return;
@@ -321,10 +318,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     );
   }
 
-  /**
-   * Whether the call is over by now. A handler method may have aborted the call since `#isOver` was last
-   * checked, which TypeScript does not see.
-   */
+  /** A handler method may have aborted the call since the last check, which TypeScript does not see. */
   #isOverNow(): boolean {
     return this.#isOver;
   }

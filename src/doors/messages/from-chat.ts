@@ -14,10 +14,7 @@ import type { DoorCall } from '../door.js';
 import { isCutBy } from '../finish-reason.js';
 import { textOf, thoughtsOf } from '../message-parts.js';
 
-/**
- * As `Translator.fromChat` (door.ts). Throws a ProviderError if the chat completion has no message, or the
- * arguments of a tool are no JSON object.
- */
+/** As `Translator.fromChat` (door.ts). Throws also if the arguments of a tool are no JSON object. */
 export function fromChat(response: Members, call: DoorCall): string {
   const choice: unknown = Array.isArray(response.choices) ? response.choices[0] : undefined;
   const message = isRecord(choice) ? choice.message : undefined;
@@ -52,9 +49,8 @@ export function fromChat(response: Members, call: DoorCall): string {
 }
 
 /**
- * The input of a tool call. `args`: its `arguments`, which are a text, or an object at some servers. Without
- * any the input is empty, as it is in a stream. `isCut`: the result of `isCutBy`. Then arguments that were
- * cut become an empty input: Anthropic sends such a call too, and its `stop_reason` says so.
+ * `args`: a text, or an object at some servers. Without any the input is empty, as it is in a stream. If the
+ * response was cut (`isCutBy`), so are the arguments: their input is empty, as Anthropic sends such a call.
  */
 function inputOf(args: unknown, isCut: boolean): Members {
   const given = args ?? '';

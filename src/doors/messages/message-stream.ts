@@ -122,9 +122,9 @@ export class MessageWriter implements DoorStream {
   }
 
   /**
-   * Writes a thinking block, or a piece of one. A signature ends the block. If the open block has its text
-   * from `reasoning_content`, the text in the piece is the same and is ignored: some upstreams send both. If
-   * another block came in between, the text is written again: a signature is valid only with its text.
+   * A signature ends the block. If the open block has its text from `reasoning_content`, the text in the
+   * piece is the same and is ignored: some upstreams send both. If another block came in between, the text
+   * is written again: a signature is valid only with its text.
    */
   #writeThinkingBlock({ type, thinking, signature, data }: Members): void {
     if (type === 'redacted_thinking') {
@@ -200,9 +200,9 @@ export class MessageWriter implements DoorStream {
   }
 
   /**
-   * Closes the open block. A pending tool call first gets its block, without a name if none has come.
-   * `signature`: that of the open thinking block. If the provider has given none, but wants its thoughts
-   * back, it is empty: clients such as the AI SDK drop a block without a signature, but not one with ''.
+   * A pending tool call first gets its block, without a name if none has come. `signature`: of the open
+   * thinking block. If the provider has given none, but wants its thoughts back, it is empty: clients such as
+   * the AI SDK drop a block without a signature, but not one with ''.
    */
   #closeBlock(signature = this.#call.thoughtsBack === true ? '' : undefined): void {
     // `#startToolBlock` calls this method again, to close the block before the tool's block.

@@ -118,17 +118,14 @@ class MessageJudge implements EventJudge {
     }
   }
 
-  /**
-   * Counts are cumulative, so a later count replaces an earlier one. A null is no count and replaces nothing:
-   * `promptReportOf` sets null for what `message_start` does not know.
-   */
+  /** Later counts replace earlier ones. `promptReportOf` sets null for what `message_start` does not know. */
   #addReport(usage: unknown): void {
     if (!isRecord(usage)) return;
     for (const name in usage) if (usage[name] !== null) this.#usage[name] = usage[name];
   }
 }
 
-/** The type of an upstream's error, for the log. No other text of an error is logged: it may hold the key. */
+/** For the log, which gets no other text of an error: it may hold the key. */
 function errorTypeIn(error: unknown): string {
   const type = isRecord(error) ? error.type : undefined;
   return typeof type === 'string' && ERROR_TYPE.test(type) ? type : 'an error';

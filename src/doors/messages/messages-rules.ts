@@ -63,9 +63,8 @@ function isHosted({ type = 'custom' }: Members): boolean {
 }
 
 /**
- * Whether a block of the conversation adds a tool that Anthropic runs: a block `tool_addition`, or one that
- * has such blocks in `tool_changes` (a summary, of the type `compaction`). The types of the blocks do not
- * matter, so a later kind counts too.
+ * Whether a block adds a tool that Anthropic runs: a `tool_addition`, or one with such blocks in
+ * `tool_changes` (of the type `compaction`). Types do not matter, so a later kind counts too.
  */
 function addsHostedTool(messages: unknown): boolean {
   for (const { content } of (messages ?? []) as readonly Members[]) {

@@ -279,9 +279,8 @@ export class ResponseStream implements DoorStream {
   }
 
   /**
-   * Writes a whole reasoning item with the signature of a tool call (Gemini's `extra_content`): the client
-   * sends the item back before the call. Returns '' if the piece has no signature. Gemini sends whole calls,
-   * so the first piece of a call has it.
+   * A whole reasoning item with the signature of a tool call (Gemini's `extra_content`), which the client
+   * sends back before the call. Gemini sends whole calls, so the first piece has it.
    */
   #writeCallSignature(extra: unknown): string {
     if (!isRecord(extra)) return '';

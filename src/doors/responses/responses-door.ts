@@ -33,10 +33,7 @@ const CALLERS_TOOLS: readonly unknown[] = [
   'computer_use_preview',
 ];
 
-/**
- * Whether the provider runs the tool, or a tool of the namespace. An unknown type counts as the provider's.
- * BODY_NESTING_MAX, which the reader has checked, bounds how deep namespaces are.
- */
+/** An unknown type counts as the provider's. The reader has bounded how deep namespaces are. */
 function isHosted({ type, environment, execution, tools }: Members): boolean {
   if (CALLERS_TOOLS.includes(type)) return false;
   if (type === 'shell') return !isRecord(environment) || environment.type !== 'local';

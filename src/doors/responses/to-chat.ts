@@ -163,8 +163,8 @@ function addText(text: Members = {}, chat: Record<string, unknown>): void {
 }
 
 /**
- * Adds the effort. Callers get all thoughts that the upstream returns, so `summary` and `generate_summary`,
- * its former name, are ignored. So is `context`: which thoughts of earlier turns go back is the upstream's.
+ * Callers get all thoughts that the upstream returns, so `summary` and `generate_summary`, its former name,
+ * are ignored; so is `context`: which thoughts of earlier turns go back is the upstream's.
  */
 function addReasoning(reasoning: Members = {}, chat: Record<string, unknown>): void {
   rejectOthers(reasoning, 'reasoning', ['effort', 'mode', 'summary', 'generate_summary', 'context']);

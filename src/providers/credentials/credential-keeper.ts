@@ -157,10 +157,10 @@ export class CredentialKeeper {
   }
 
   /**
-   * Gets the missing credentials of these positions, and from now on renews all of these positions. Resolves
-   * when all have a credential, or after FIRST_FAILURES_MAX failures of each missing one, or after `waitMs`.
-   * Never rejects. gateway.ts calls `ensure` at start, and at each reload before workers get the new routes;
-   * then `retain`. `close` ends an `ensure` that waits; later calls of `ensure` do nothing.
+   * Gets the missing credentials of these positions, and renews all of them from now on. Resolves when all
+   * have a credential, or after FIRST_FAILURES_MAX failures of each missing one, or after `waitMs`. Never
+   * rejects. gateway.ts calls it at start, and at each reload before workers get the new routes; then
+   * `retain`. `close` ends one that waits; later calls do nothing.
    */
   async ensure(positions: readonly number[], waitMs: number): Promise<void> {
     if (this.#stop.signal.aborted) return;

@@ -106,8 +106,7 @@ export async function callWithin<Result>(
 
 /**
  * Gets a credential that can be sent in headers. Rejects as the source does, after `msMax`, and when `stop`
- * is aborted. In the last case nobody reads the error, which speaks of a time limit. A request of a cloud's
- * package cannot be cancelled and may go on; the signal is for sources that make requests themselves.
+ * is aborted. A request of a cloud's package cannot be cancelled and may go on.
  */
 export async function credentialWithin(
   source: CredentialSource,
