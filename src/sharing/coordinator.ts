@@ -175,8 +175,8 @@ export interface MinuteAsk extends Wanted<number> {
   readonly order?: AskOrder;
 }
 
-/** What all processes of a host have charged an account, by the host's store. */
-export interface HostSpent {
+/** What all processes of a host have charged an account, by the host's store; or what was ever credited. */
+export interface VersionedTotal {
   readonly totalPicoUnits: PicoUnits;
   /** Grows with each change of the total. The newest counts, not the largest total: charges are reversed. */
   readonly version: number;
@@ -200,7 +200,7 @@ export interface StockAsk extends Wanted<bigint> {
   readonly used: bigint;
   /**
    * What this node was granted and has not used; what calls hold is in it. Of the balance: what was granted
-   * and is not spent in the host's store. It is read before the store's total (HostSpent): then a charge that
+   * and is not spent in the host's store. It is read before the store's total (VersionedTotal): then a charge that
    * is flushed in between is counted twice for a moment, and never left out
    * (test/unit/sharing/spent-order.test.ts).
    */

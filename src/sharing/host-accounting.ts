@@ -14,9 +14,8 @@ import type { IdPrefix } from '../registry/record-id.js';
 import { unlessDamaged } from '../store/record-codec.js';
 import type { RegistryPosition } from '../store/registry-copy.js';
 import type { Store } from '../store/store.js';
-import type { HostSpent } from './coordinator.js';
+import type { VersionedTotal } from './coordinator.js';
 import { HISTORY_MAX } from './registry-reseed.js';
-import type { Credited } from './valkey-codec.js';
 import type { HostAccounting } from './valkey-partition.js';
 
 /** Ids of keys begin with this prefix, ids of accounts and groups do not. */
@@ -35,7 +34,7 @@ export function hostAccounting(
   >,
 ): HostAccounting {
   return {
-    spentOf: (scope): HostSpent | undefined => {
+    spentOf: (scope): VersionedTotal | undefined => {
       store.refresh();
       // The version first: the next report corrects an amount newer than its version. An older one stays.
       const version = store.shared.accountingVersion();
@@ -44,7 +43,7 @@ export function hostAccounting(
       return spending && { totalPicoUnits: spending.spent, version };
     },
     // Needs no `refresh`: an older total comes with its older version, and so replaces nothing.
-    creditedOf: (scope): Credited | undefined => {
+    creditedOf: (scope): VersionedTotal | undefined => {
       // Undefined if damaged, which RegistryLog logs. Then the credits on record at the server still count.
       const positionBefore = unlessDamaged(() => store.copy.position());
       const account = store.findAccount(scope);

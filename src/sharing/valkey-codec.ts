@@ -14,7 +14,7 @@ import type { InheritedUse } from '../registry/key-record.js';
 import {
   type CountedName,
   entriesOf,
-  type HostSpent,
+  type VersionedTotal,
   type LeaseAsk,
   type LeaseReply,
   type MinuteAsk,
@@ -77,13 +77,6 @@ export function countedOf<Value>(stocks: Stocks<Value>): [CountedName, Value][] 
   return entriesOf(stocks).filter((entry): entry is [CountedName, Value] => entry[0] !== 'balance');
 }
 
-/** How much was ever credited to an account, by this host's copy of the registry. */
-export interface Credited {
-  readonly totalPicoUnits: PicoUnits;
-  /** Grows with each change of the registry. The newest version counts. */
-  readonly version: number;
-}
-
 /** An amount as high × 10^9 + low, as valkey-lua.ts has it. `low` is never negative. */
 export type RawAmount = readonly [high: number, low: number];
 
@@ -103,7 +96,7 @@ type VersionedRow = readonly [high: number, low: number, version: number];
 export type SpentRow = VersionedRow | boolean;
 
 /** The total as the scripts take it; false if it is undefined. */
-export function versioned(total: HostSpent | Credited | undefined): VersionedRow | false {
+export function versioned(total: VersionedTotal | undefined): VersionedRow | false {
   return total === undefined ? false : [...moneyPair(total.totalPicoUnits), total.version];
 }
 
@@ -135,8 +128,8 @@ export interface RawAsk {
  */
 export function encodeAsk(
   { scope, minute, stocks = {} }: LeaseAsk,
-  spent: HostSpent | undefined,
-  credited: Credited | undefined,
+  spent: VersionedTotal | undefined,
+  credited: VersionedTotal | undefined,
   inherited: InheritedUse | undefined,
 ): RawAsk {
   const counted = countedOf(stocks);

@@ -16,11 +16,11 @@ import type { InheritedUse } from '../registry/key-record.js';
 import {
   CoordinatorLost,
   entriesOf,
-  type HostSpent,
   type LeaseReply,
   type LeaseAsk,
   type ScopeView,
   unknownNode,
+  type VersionedTotal,
 } from './coordinator.js';
 import { type DamagedScopes, unknownReply } from './coordinator-errors.js';
 import { HeldLeases, type HeldScope } from './held-leases.js';
@@ -28,7 +28,6 @@ import { ServerClock } from './server-clock.js';
 import type { PromisedTerm, Remembered, SharingMemory } from './sharing-memory.js';
 import {
   countedOf,
-  type Credited,
   decodable,
   decodeReply,
   decodeView,
@@ -58,9 +57,9 @@ const SENDS_MAX = 4;
 /** Reads of the host's store. They are synchronous, and throw StoreError if a record is damaged. */
 export interface HostAccounting {
   /** What the host has charged in all; undefined if nothing. */
-  spentOf(scope: string): HostSpent | undefined;
+  spentOf(scope: string): VersionedTotal | undefined;
   /** What the host's copy of the registry says; undefined if the copy has no such account. */
-  creditedOf(scope: string): Credited | undefined;
+  creditedOf(scope: string): VersionedTotal | undefined;
   /** What a rotated key inherited from the key before it; undefined for all other scopes. */
   inheritedOf?(scope: string): InheritedUse | undefined;
   /** All accounts that the host may have charged. */

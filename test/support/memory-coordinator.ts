@@ -12,7 +12,7 @@ import {
   type Coordinator,
   type ExchangeReply,
   type GrantedPermits,
-  type HostSpent,
+  type VersionedTotal,
   type LeaseAsk,
   type NodeIdentity,
   periodAt,
@@ -37,7 +37,7 @@ export class MemoryCoordinator {
   readonly #scopes = new Map<string, ScopeGrants>();
   readonly #money = new Map<string, AccountMoney>();
   /** By scope and host: what the host has reported as spent. */
-  readonly #spent = new Map<string, HostSpent>();
+  readonly #spent = new Map<string, VersionedTotal>();
   /** By place: the node that has joined, and the number of its last exchange. */
   readonly #nodes = new Map<string, JoinedNode>();
 
@@ -90,7 +90,7 @@ export class MemoryCoordinator {
   }
 
   /** As `addSpent`, of a host's whole sum: of its reports the one with the newest version counts. */
-  reportSpent(host: string, scope: string, spent: HostSpent): void {
+  reportSpent(host: string, scope: string, spent: VersionedTotal): void {
     const name = `${scope} ${host}`;
     const before = this.#spent.get(name) ?? { totalPicoUnits: asPicoUnits(0n), version: -1 };
     if (spent.version <= before.version) return;

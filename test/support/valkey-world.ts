@@ -5,21 +5,20 @@ import { SystemClock } from '#src/core/clock.js';
 import { Calendar } from '#src/core/calendar.js';
 import { asMonotonicMs, asPicoUnits, type PicoUnits } from '#src/core/units.js';
 import type { InheritedUse } from '#src/registry/key-record.js';
-import type { HostSpent, NodeIdentity } from '#src/sharing/coordinator.js';
+import type { VersionedTotal, NodeIdentity } from '#src/sharing/coordinator.js';
 import { ValkeyCoordinator, type ValkeyCoordinatorOptions } from '#src/sharing/valkey-coordinator.js';
 import { ValkeyClient } from '#src/sharing/valkey-client.js';
-import type { Credited } from '#src/sharing/valkey-codec.js';
 import type { PromisedTerm, Remembered } from '#src/sharing/sharing-memory.js';
 import { FakeLog } from '../fixtures/upstream-server.js';
 import { eventually } from './gateway.js';
 
 export const NAMESPACE = 'test';
 const CLOCK = new SystemClock();
-const NOTHING: Credited = { totalPicoUnits: asPicoUnits(0n), version: 0 };
+const NOTHING: VersionedTotal = { totalPicoUnits: asPicoUnits(0n), version: 0 };
 
 /** A host: what its disk would have. Outlives its nodes. */
 export class TestHost {
-  readonly #spent = new Map<string, HostSpent>();
+  readonly #spent = new Map<string, VersionedTotal>();
   readonly #remembered = new Map<number, Remembered>();
   readonly #promised = new Map<string, PromisedTerm>();
   #version = 0;
@@ -42,7 +41,7 @@ export class TestHost {
 
   readonly books = {
     inheritedOf: (subject: string): InheritedUse | undefined => this.inherited.get(subject),
-    spentOf: (subject: string): HostSpent | undefined => this.#spent.get(subject),
+    spentOf: (subject: string): VersionedTotal | undefined => this.#spent.get(subject),
     accounts: (): Iterable<string> => [...this.#spent.keys()],
   };
 
@@ -54,7 +53,7 @@ export class TestHost {
   }
 
   /** What its processes report from now on, in whatever order of versions. */
-  setSpent(subject: string, spent: HostSpent): void {
+  setSpent(subject: string, spent: VersionedTotal): void {
     this.#spent.set(subject, spent);
   }
 
@@ -67,7 +66,7 @@ export class ValkeyWorld {
   readonly partitions: number;
   readonly #clients: ValkeyClient[] = [];
   readonly #urlOf: () => string;
-  readonly #credited = new Map<string, Credited>();
+  readonly #credited = new Map<string, VersionedTotal>();
   readonly #more: Partial<ValkeyCoordinatorOptions>;
   readonly log = new FakeLog();
   /** The server's time. */

@@ -14,7 +14,7 @@ import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { Leases } from '#src/ledger/leases.js';
 import { Ledger } from '#src/ledger/ledger.js';
 import type { SpendingRecord } from '#src/registry/account-record.js';
-import type { Coordinator, HostSpent } from '#src/sharing/coordinator.js';
+import type { Coordinator, VersionedTotal } from '#src/sharing/coordinator.js';
 import { openLeaseFile } from '#src/sharing/lease-file.js';
 import { LeaseManager } from '#src/sharing/lease-manager.js';
 import { SYSTEM_TIMERS } from '#src/sharing/lease-timers.js';
@@ -186,8 +186,8 @@ void t.test('hosts', NO_REDIS, async (t) => {
     await server.command('FLUSHALL');
     const world = new ValkeyWorld(() => server.url);
     const host = new TestHost();
-    let frozen: { readonly spent: HostSpent | undefined } | undefined;
-    const spentOf = (scope: string): HostSpent | undefined => {
+    let frozen: { readonly spent: VersionedTotal | undefined } | undefined;
+    const spentOf = (scope: string): VersionedTotal | undefined => {
       onRead();
       const spent = frozen === undefined ? host.books.spentOf(scope) : frozen.spent;
       onRead();

@@ -8,7 +8,7 @@ import { Calendar } from '#src/core/calendar.js';
 import { asPicoUnits, asWallMs, type PicoUnits } from '#src/core/units.js';
 import { dayNumberOf, endOfDay } from '#src/ledger/day.js';
 import {
-  type HostSpent,
+  type VersionedTotal,
   type LeaseAsk,
   STOCK_KINDS,
   STOCK_NAMES,
@@ -330,7 +330,7 @@ void t.test(
       totalPicoUnits: asPicoUnits(100n),
       version: 1,
     });
-    const spentOf = (subject: string): HostSpent | undefined => {
+    const spentOf = (subject: string): VersionedTotal | undefined => {
       // As late as can be: what was asked says that the money is outstanding.
       flush();
       return host.books.spentOf(subject);
