@@ -26,13 +26,12 @@ import {
   type StockAsk,
   type StockName,
 } from './coordinator.js';
-import { CountedLease } from './counted-lease.js';
 import type { Lack } from './denials.js';
 import { MinuteLease } from './minute-lease.js';
 import type { CallsUse } from './sharing-stats.js';
 import { MoneyLease } from './money-lease.js';
 import { SlotLease } from './slot-lease.js';
-import type { StockLease } from './stock-leases.js';
+import { CountedLease, type StockLease } from './stock-leases.js';
 
 /** For so long after a rejection similar requests are rejected without an ask: at most 4 asks a second. */
 const REJECTING_MS = 250;

@@ -1,9 +1,9 @@
 /**
  * What all leases of stocks have in common: a StockLease holds what this process leases of one stock of one
  * scope. Every ask reports how much was used and how much is outstanding, and the coordinator adds what it
- * grants. What differs by the kind of the stock is in three further files: counted-lease.ts (days,
- * months, tokens of the minute), slot-lease.ts (call slots) and money-lease.ts. leased-scope.ts owns the
- * leases and collects their asks, lease-manager.ts sends them. Main thread.
+ * grants. A CountedLease is one of a day, a month or the tokens of the minute; slot-lease.ts (call slots) and
+ * money-lease.ts have the others. leased-scope.ts owns the leases and collects their asks, lease-manager.ts
+ * sends them. Main thread.
  *
  *     granted      what the coordinator granted in the period, less what was given back
  *     used         what calls have used; of the balance 0, because a charge leaves `granted`
@@ -14,18 +14,29 @@
  *
  * Must hold: the coordinator's record of this node is never less than what is outstanding, or the coordinator
  * would grant an amount twice. So an amount to be given back is first taken out of the ledger, and then the
- * next ask reports less. Further test: test/unit/sharing/lease-stock.test.ts (random use
- * over several nodes).
+ * next ask reports less. What was used of a day or month is reported within the time that an amount may lie
+ * idle, also if all of it was used; otherwise other nodes take it for an amount that may be given back. What
+ * is left of a former day or month covers no need of the present one. Further test:
+ * test/unit/sharing/lease-stock.test.ts (random use over several nodes).
  */
 import { invariant } from '../core/errors.js';
+import { QUOTA_KINDS } from '../core/quotas.js';
 import { maxOf, minOf } from '../core/units.js';
-import type { LeaseWords, StockHeld } from '../ledger/leased-stocks.js';
+import type { LeaseWords, StockHeld, StockWords } from '../ledger/leased-stocks.js';
 import { PERIODS_AHEAD_MAX } from '../ledger/stocks.js';
-import type { StockAsk, StockGrant, StockName } from './coordinator.js';
+import {
+  type CountedName,
+  STOCK_KINDS,
+  type StockAsk,
+  type StockGrant,
+  type StockName,
+} from './coordinator.js';
 import { Denials, type Lack } from './denials.js';
 import {
   COVERED_MS_PLENTIFUL,
   COVERED_MS_SCARCE,
+  FIRST_BATCH,
+  IDLE_MS_PLENTIFUL,
   IDLE_MS_SCARCE,
   IdleFloor,
   isPlentiful,
@@ -36,7 +47,7 @@ import {
 const LOW_PART = 4n;
 
 /** How much a lease asks for, and how long it keeps what lies idle. */
-export interface LeaseTerms {
+interface LeaseTerms {
   /** The need of a call, before any call has waited. */
   readonly firstNeed: bigint;
   /** How many such needs an ask wants at least. */
@@ -56,7 +67,7 @@ export interface StockNeed {
 }
 
 /** What the coordinator has on record of this node, by its last reply. */
-export interface ReportedStock {
+interface ReportedStock {
   readonly period: number;
   readonly taken: bigint;
   readonly used: bigint;
@@ -66,6 +77,8 @@ export abstract class StockLease<Words extends LeaseWords = LeaseWords> {
   readonly name: StockName;
   /** Shared memory. Threads take from it meanwhile. */
   protected readonly words: Words;
+  /** Whether the stock is of a day or month: then what was used counts as taken until the period is over. */
+  readonly #hasPeriod: boolean;
   readonly #terms: LeaseTerms;
   readonly #idle: IdleFloor;
   readonly #rate: UseRate;
@@ -93,6 +106,7 @@ export abstract class StockLease<Words extends LeaseWords = LeaseWords> {
   constructor(name: StockName, words: Words, terms: LeaseTerms, reported: ReportedStock, nowMs: number) {
     this.name = name;
     this.words = words;
+    this.#hasPeriod = STOCK_KINDS[name] === 'period';
     this.#terms = terms;
     this.#reported = reported;
     this.#idle = new IdleFloor(nowMs);
@@ -113,16 +127,6 @@ export abstract class StockLease<Words extends LeaseWords = LeaseWords> {
   /** How much was used, for the rate: a number that grows by what calls use. */
   protected usedOf({ used }: StockHeld): number {
     return Number(used);
-  }
-
-  /** What counts as taken by this node at the coordinator. `unused`: what is outstanding. */
-  protected takenOf(_used: bigint, unused: bigint): bigint {
-    return unused;
-  }
-
-  /** Whether the coordinator shows as unused what was used, although as much counts as taken. */
-  protected isUnderreported(_held: StockHeld, _reported: ReportedStock): boolean {
-    return false;
   }
 
   /** What is wanted besides the needs of calls. */
@@ -232,7 +236,7 @@ export abstract class StockLease<Words extends LeaseWords = LeaseWords> {
         this.#deniedLimit = ask.limit;
       }
     }
-    this.#reported = { period, taken: this.takenOf(recorded.used, unused), used: recorded.used };
+    this.#reported = { period, taken: this.#takenOf(recorded.used, unused), used: recorded.used };
     this.#repliedMs = nowMs;
     this.#isPlentiful = isPlentiful(unused, remaining);
     this.words.publish(remaining, freeInMs);
@@ -332,8 +336,15 @@ export abstract class StockLease<Words extends LeaseWords = LeaseWords> {
   #isKnown(held: StockHeld): boolean {
     const { period, granted, used } = held;
     if (period !== this.#reported.period) return true;
-    const isOverreported = this.takenOf(used, granted - used) < this.#reported.taken;
-    return !isOverreported && !this.isUnderreported(held, this.#reported);
+    const isOverreported = this.#takenOf(used, granted - used) < this.#reported.taken;
+    // Whether the coordinator shows as unused what was used, although as much counts as taken.
+    const isUnderreported = this.#hasPeriod && used > this.#reported.used;
+    return !isOverreported && !isUnderreported;
+  }
+
+  /** What counts as taken by this node at the coordinator. `unused`: what is outstanding. */
+  #takenOf(used: bigint, unused: bigint): bigint {
+    return this.#hasPeriod ? used + unused : unused;
   }
 
   /** Takes up to `amount` out of the ledger. The next ask reports that less is outstanding. */
@@ -343,5 +354,34 @@ export abstract class StockLease<Words extends LeaseWords = LeaseWords> {
     if (takenBack <= 0n) return;
     this.onChanged(-takenBack);
     this.#reportsSoon = true;
+  }
+}
+
+/**
+ * Tokens of the minute count against the limit for a minute from when the coordinator hears that they were
+ * used. So a lease of such tokens reports its use after this time at the latest.
+ */
+const IDLE_MS_WINDOW = 4_000;
+
+/**
+ * A lease of which used amounts do not come back to this process: of a day, a month, tokens of the minute.
+ */
+export class CountedLease extends StockLease<StockWords> {
+  constructor(name: Exclude<CountedName, 'calls_in_flight'>, words: StockWords, nowMs: number) {
+    const { period, granted, used } = words.read();
+    const hasPeriod = STOCK_KINDS[name] === 'period';
+    const terms = {
+      firstNeed: QUOTA_KINDS[name].unit === 'calls' ? 1n : 0n,
+      batch: FIRST_BATCH,
+      idleMsPlentiful: hasPeriod ? IDLE_MS_PLENTIFUL : IDLE_MS_WINDOW,
+    };
+    // LeaseManager forgets a scope with nothing outstanding. If it is needed again, its new lease finds in
+    // shared memory what the earlier lease left. Of a day or month the coordinator then has on record what
+    // was granted, and all of that was used. Of the minute it has on record what is outstanding: 0.
+    super(name, words, terms, { period, taken: hasPeriod ? granted : 0n, used }, nowMs);
+  }
+
+  protected override moveBackTo(period: number): void {
+    this.words.moveBack(period);
   }
 }

@@ -6,7 +6,7 @@ import { dayNumberOf } from '#src/ledger/day.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { Leases } from '#src/ledger/leases.js';
 import { Ledger } from '#src/ledger/ledger.js';
-import { CountedLease } from '#src/sharing/counted-lease.js';
+import { CountedLease } from '#src/sharing/stock-leases.js';
 
 const ACCOUNT = asAccountIndex(0);
 
