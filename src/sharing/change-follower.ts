@@ -58,12 +58,10 @@ export class ChangeFollower {
   readonly #options: ChangeFollowerOptions;
   #appliedTo: number; // the number of the newest change that was read
   #failedPolls = 0; // how many polls in a row have failed
-  #isResyncing = false;
   #hasStopped = false;
   /** Whether a group was applied late. Its accounts stay disabled until the next resync. */
   #wasGroupLate = false;
-  /** How many resyncs have begun. They may overlap; only the last ends `#isResyncing`. */
-  #resyncCount = 0;
+  #resyncs = 0; // how many resyncs are under way: one may begin while another reads
   #pollCount = 0; // how many polls there were outside of resyncs: the clock of `FailedRecord.duePoll`
   /** The records whose changes could not be applied, by what the log calls them. */
   readonly #failed = new Map<string, FailedRecord>();
@@ -94,7 +92,7 @@ export class ChangeFollower {
    */
   get appliedTo(): number {
     const isLate = [...this.#failed.values()].some(({ tries }) => tries < TRIES_UNTIL_LONGEST);
-    return this.#isResyncing || isLate ? 0 : this.#appliedTo;
+    return this.#resyncs > 0 || isLate ? 0 : this.#appliedTo;
   }
 
   /**
@@ -118,7 +116,7 @@ export class ChangeFollower {
 
   #follow(): void {
     const { feed } = this.#options;
-    if (!this.#isResyncing) this.#tryAgain();
+    if (this.#resyncs === 0) this.#tryAgain();
     const newest = feed.newest();
     if (newest === this.#appliedTo) return;
     // Undefined if the feed does not reach back so far.
@@ -146,9 +144,8 @@ export class ChangeFollower {
   /** Reads and applies all records. `why` is for the log. Never rejects. */
   async #resync(why: string): Promise<void> {
     const { groupsMax, accountsMax, keysMax, log } = this.#options;
-    this.#isResyncing = true;
+    this.#resyncs += 1;
     this.#wasGroupLate = false;
-    const resync = ++this.#resyncCount;
     log.warn(`${why}; all groups, accounts and keys are read anew`);
     // Groups come first: an account whose group is not in the buffers is disabled.
     for (let first = 0; first < groupsMax; first += PAGE_RECORDS) {
@@ -167,8 +164,7 @@ export class ChangeFollower {
       await nextTurn();
       if (this.#hasStopped) return;
     }
-    // If a later resync has begun meanwhile, it is still under way.
-    if (resync === this.#resyncCount) this.#isResyncing = false;
+    this.#resyncs -= 1;
   }
 
   /**
