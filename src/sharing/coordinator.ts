@@ -200,8 +200,8 @@ export interface StockAsk extends Wanted<bigint> {
   readonly used: bigint;
   /**
    * What this node was granted and has not used; what calls hold is in it. Of the balance: what was granted
-   * and is not spent in the host's store. It is read before the store's total (VersionedTotal): then a charge that
-   * is flushed in between is counted twice for a moment, and never left out
+   * and is not spent in the host's store. It is read before the store's total (VersionedTotal): then a charge
+   * that is flushed in between is counted twice for a moment, and never left out
    * (test/unit/sharing/spent-order.test.ts).
    */
   readonly unused: bigint;

@@ -20,7 +20,7 @@ import type { Database } from 'lmdb';
 import { assertDisposableFile, Environment } from '../store/environment.js';
 import { assertStoreFile, OPTIONS, unreadable } from '../store/store-file.js';
 import { TABLE } from '../store/tables.js';
-import { ScopeGrants, type ScopeState } from './scope-grants.js';
+import { NO_MONEY, ScopeGrants, type ScopeState } from './scope-grants.js';
 
 /** The most that the file can grow to: address space, no memory. A million scopes of four nodes take 1 GB. */
 const MAP_BYTES = 8 * 1024 ** 3;
@@ -87,7 +87,9 @@ function removeUnreadableScopes(dataPath: string): void {
   const { environment, scopes } = openLeaseFile(dataPath);
   try {
     const unreadableScopes = Array.from(
-      scopes.getRange().filter(({ value }) => !succeeds(() => ScopeGrants.fromState(value as ScopeState))),
+      scopes
+        .getRange()
+        .filter(({ value }) => !succeeds(() => ScopeGrants.fromState(value as ScopeState, () => NO_MONEY))),
     );
     if (unreadableScopes.length === 0) return;
     environment.write(() => {

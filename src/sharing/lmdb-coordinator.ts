@@ -186,10 +186,10 @@ export class LmdbCoordinator implements Coordinator {
         const row = this.#nodes.rowAt(placeOf({ host, slot }));
         return row === undefined ? [] : [[slot, String(row.life)] as const];
       });
-      return scopes.flatMap((scope) => {
-        const grants = this.#grantsOf(scope, nowMs, { readsMoney: true });
-        return grants === undefined ? [] : [grants.view(scope, processes, nowMs)];
-      });
+      return scopes.flatMap(
+        (scope) =>
+          this.#damage.read(scope, () => this.#grantsOf(scope, nowMs).view(scope, processes, nowMs)) ?? [],
+      );
     });
   }
 
@@ -207,41 +207,29 @@ export class LmdbCoordinator implements Coordinator {
 
   #carryOut(ask: LeaseAsk, life: string, nowMs: number): LeaseReply {
     const { file, clock, calendar } = this.#options;
-    const readsMoney = ask.stocks?.balance !== undefined;
-    const grants = this.#grantsOf(ask.scope, nowMs, { readsMoney });
-    if (grants === undefined) return unknownReply(ask, nowMs);
-    const reply = grants.reply(life, ask, nowMs, (name) => periodAt(name, calendar, clock.wallMs()));
-    file.scopes.putSync(ask.scope, grants.state(nowMs));
-    return reply;
+    const reply = this.#damage.read(ask.scope, () => {
+      const grants = this.#grantsOf(ask.scope, nowMs);
+      const made = grants.reply(life, ask, nowMs, (name) => periodAt(name, calendar, clock.wallMs()));
+      file.scopes.putSync(ask.scope, grants.state(nowMs));
+      return made;
+    });
+    return reply ?? unknownReply(ask, nowMs);
   }
 
   /**
-   * What is on record of the scope; undefined if a row of it is damaged, in the lease file or in the store. A
-   * damaged row is not replaced, because it is not known who holds what, or what was used.
+   * What is on record of the scope. Throws StoreError if a row of it is damaged, in the lease file or in the
+   * store. A damaged row is not replaced, because it is not known who holds what, or what was used.
    */
-  #grantsOf(
-    scope: string,
-    nowMs: number,
-    { readsMoney }: { readonly readsMoney: boolean },
-  ): ScopeGrants | undefined {
+  #grantsOf(scope: string, nowMs: number): ScopeGrants {
     const { file, store, clock } = this.#options;
+    const readMoney = (): AccountMoney => this.#moneyOf(scope);
     const state = file.scopes.get(scope);
-    return this.#damage.read(scope, () => {
-      const grants =
-        state === undefined
-          ? ScopeGrants.fromUse(usedBefore(store, scope, clock.wallMs()), nowMs)
-          : this.#storedGrants(scope, state, nowMs);
-      if (readsMoney) grants.setMoney(this.#moneyOf(scope));
-      return grants;
-    });
-  }
-
-  /** Throws StoreError if the row is damaged. */
-  #storedGrants(scope: string, state: unknown, nowMs: number): ScopeGrants {
+    if (state === undefined)
+      return ScopeGrants.fromUse(usedBefore(store, scope, clock.wallMs()), nowMs, readMoney);
     try {
       // No schema check: only Tollgate has written the file since the machine was started, and the first
       // gateway has removed what other versions wrote otherwise (clearLeaseFiles).
-      const grants = ScopeGrants.fromState(state as ScopeState);
+      const grants = ScopeGrants.fromState(state as ScopeState, readMoney);
       grants.keepOnly((life) => this.#nodes.isAlive(life), nowMs);
       return grants;
     } catch (error) {

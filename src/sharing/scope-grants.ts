@@ -8,7 +8,6 @@
  * twice (test/unit/sharing/lease-laws.test.ts; valkey-coordinator.test.ts compares the replies with those of
  * the scripts). granted-stock.ts has the law of stocks.
  */
-import { invariant } from '../core/errors.js';
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import {
   entriesOf,
@@ -175,7 +174,7 @@ export interface AccountMoney {
 export const NO_MONEY: AccountMoney = { credited: asPicoUnits(0n), spent: asPicoUnits(0n) };
 
 export class ScopeGrants {
-  #money: AccountMoney | undefined; // as `setMoney` has set it
+  readonly #readMoney: () => AccountMoney;
   readonly #minute = new MinuteBuckets();
   readonly #stocks = new Map<StockName, GrantedStock>();
   /**
@@ -184,9 +183,16 @@ export class ScopeGrants {
    */
   readonly #newerStocks: StockState[] = [];
 
+  /**
+   * `readMoney`: is called for each ask for money, and for a view. May throw, and `reply` or `view` with it.
+   */
+  constructor(readMoney: () => AccountMoney) {
+    this.#readMoney = readMoney;
+  }
+
   /** The grants of a `state`. Throws if a count of permits or of a stock is damaged. */
-  static fromState(state: ScopeState): ScopeGrants {
-    const grants = new ScopeGrants();
+  static fromState(state: ScopeState, readMoney: () => AccountMoney): ScopeGrants {
+    const grants = new ScopeGrants(readMoney);
     for (const [tick, granted] of state.buckets) {
       assertWhole(tick, ...granted.map(([, count]) => count));
       grants.#minute.put(tick, granted);
@@ -200,8 +206,12 @@ export class ScopeGrants {
   }
 
   /** The record of a scope of which nothing was granted yet. */
-  static fromUse({ minuteUsed, ageMs, stocks }: UsedBefore, nowMs: number): ScopeGrants {
-    const grants = new ScopeGrants();
+  static fromUse(
+    { minuteUsed, ageMs, stocks }: UsedBefore,
+    nowMs: number,
+    readMoney: () => AccountMoney,
+  ): ScopeGrants {
+    const grants = new ScopeGrants(readMoney);
     // `ageMs` is below 0 if the clock was set back since. Then the use counts as new: it weighs too long, not
     // too short.
     const tick = Math.floor((nowMs - Math.max(0, ageMs)) / GRANT_TICK_MS);
@@ -218,11 +228,6 @@ export class ScopeGrants {
       stocks: [...Array.from(this.#stocks.values(), (stock) => stock.state), ...this.#newerStocks],
       numbers: [...this.#minute.numbers],
     };
-  }
-
-  /** Sets the money as it is now. Must be called before an ask for money (`reply` throws), and a `view`. */
-  setMoney(money: AccountMoney): void {
-    this.#money = money;
   }
 
   /**
@@ -257,13 +262,13 @@ export class ScopeGrants {
       minute: this.#minute.view(nowMs),
       stocks: Object.fromEntries(stocks) as Stocks<StockView>,
       processes: Array.from(processes, ([slot, node]) => this.#processOf(slot, node, nowMs)).filter(hasAsked),
-      spent: (this.#money ?? NO_MONEY).spent,
+      spent: this.#readMoney().spent,
     };
   }
 
   get #unspent(): bigint {
-    invariant(this.#money !== undefined, 'the money is set before an ask for it');
-    return this.#money.credited - this.#money.spent;
+    const { credited, spent } = this.#readMoney();
+    return credited - spent;
   }
 
   #processOf(slot: number, node: string, nowMs: number): ProcessView {

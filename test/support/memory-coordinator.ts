@@ -86,7 +86,6 @@ export class MemoryCoordinator {
   #setMoney(scope: string, changed: Partial<AccountMoney>): void {
     const money = { ...(this.#money.get(scope) ?? NO_MONEY), ...changed };
     this.#money.set(scope, money);
-    this.#scopeOf(scope).setMoney(money);
   }
 
   /** As `addSpent`, of a host's whole sum: of its reports the one with the newest version counts. */
@@ -155,8 +154,7 @@ export class MemoryCoordinator {
   #scopeOf(scope: string): ScopeGrants {
     let grants = this.#scopes.get(scope);
     if (grants === undefined) {
-      grants = new ScopeGrants();
-      grants.setMoney(NO_MONEY);
+      grants = new ScopeGrants(() => this.#money.get(scope) ?? NO_MONEY);
       this.#scopes.set(scope, grants);
     }
     return grants;

@@ -43,12 +43,13 @@ void t.test('an exchange that is not newer than the last is refused and changes 
   t.end();
 });
 
-void t.test('money is granted only once it is known what was credited and spent', (t) => {
-  const grants = new ScopeGrants();
+void t.test('money is granted of what is credited and not spent now', (t) => {
+  let spent = asPicoUnits(10n);
+  const grants = new ScopeGrants(() => ({ credited: asPicoUnits(10n), spent }));
   const balance = { limit: 0n, period: 0, used: 0n, unused: 0n, least: 1n, most: 100n };
   const ask = { scope: 'acct_1', stocks: { balance } };
-  t.throws(() => grants.reply('a:0', ask, 0, () => 0), /the money is set before/);
-  grants.setMoney({ credited: asPicoUnits(10n), spent: asPicoUnits(7n) });
+  t.match(grants.reply('a:0', ask, 0, () => 0).stocks, { balance: { granted: 0n, remaining: 0n } });
+  spent = asPicoUnits(7n);
   t.match(grants.reply('a:0', ask, 0, () => 0).stocks, { balance: { granted: 1n, remaining: 2n } });
   t.equal(grants.view('acct_1', [], 0).spent, 7n);
   t.end();
