@@ -10,7 +10,7 @@
  */
 import { resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { PAGE_ITEMS_MAX, ROOT } from '../admin/addresses.js';
+import { ROOT } from '../admin/addresses.js';
 import type { RouteViews } from '../admin/routes.js';
 import type { Settings } from '../config/schema.js';
 import { isRecord } from '../core/json.js';
@@ -33,8 +33,8 @@ export type RequestInput<Name extends RouteName> = {
 export interface AdminClient {
   /** Sends a request and returns the view of the route. Throws CommandError with the gateway's message. */
   call<Name extends RouteName>(route: Name, input: RequestInput<Name>): Promise<RouteViews[Name]>;
-  /** As `call`, but returns the body as text: CSV. */
-  text<Name extends RouteName>(route: Name, input: RequestInput<Name>): Promise<string>;
+  /** As `call`, for a route that sends CSV, which it returns. */
+  csv<Name extends RouteName>(route: Name, input: RequestInput<Name>): Promise<string>;
   close(): Promise<void>;
 }
 
@@ -42,23 +42,28 @@ export interface AdminClient {
 export class NoResponse extends CommandError {}
 
 function clientOf({ exchange, close }: AdminTransport): AdminClient {
-  const text: AdminClient['text'] = async (route, input) => {
+  const send = async (route: RouteName, input: RequestInput<RouteName>): Promise<AdminResponse> => {
     const { method, path } = addressOf(route, input);
     const { body: value } = input;
-    const { status, body } = await exchange(method, path, value === undefined ? '' : JSON.stringify(value));
-    if (status < 400) return body;
-    const { error } = (jsonIn(body) ?? {}) as { readonly error?: { readonly message?: unknown } | null };
-    throw new CommandError(typeof error?.message === 'string' ? error.message : foreignText(status, method));
+    const response = await exchange(method, path, value === undefined ? '' : JSON.stringify(value));
+    if (response.status < 400) return response;
+    const { error } = (jsonIn(response.body) ?? {}) as { error?: { readonly message?: unknown } | null };
+    const isOurs = typeof error?.message === 'string';
+    throw new CommandError(isOurs ? error.message : foreignText(response.status, method));
   };
   return {
     call: async <Name extends RouteName>(route: Name, input: RequestInput<Name>) => {
-      const view = jsonIn(await text(route, input));
-      // A success without an object is no gateway's. Its status is not known here, but mostly 200.
-      if (!isRecord(view)) throw new CommandError(foreignText(200, addressOf(route, input).method));
+      const { status, body } = await send(route, input);
+      const view = jsonIn(body);
+      if (!isRecord(view)) throw new CommandError(foreignText(status, addressOf(route, input).method));
       // A gateway sends what its route declares (test/unit/admin/openapi.test.ts).
       return view as RouteViews[Name];
     },
-    text,
+    csv: async (route, input) => {
+      const { status, contentType, body } = await send(route, input);
+      if (!contentType.startsWith('text/csv')) throw new CommandError(foreignText(status, 'GET'));
+      return body;
+    },
     close,
   };
 }
@@ -86,6 +91,8 @@ export interface ClientOptions {
   readonly missingStore?: MissingStore;
   /** How long a gateway may take for a response, by default CALL_TIMEOUT_MS. */
   readonly timeoutMs?: number;
+  /** Whether the gateway would reject the same settings, so that it is of no use to reach it without them. */
+  readonly isReload?: boolean;
 }
 
 /**
@@ -197,12 +204,13 @@ const ELSEWHERE_WAIT_MS_MAX = 5_000;
  */
 async function openNearest(
   options: DataOptions,
-  { missingStore = 'reject', timeoutMs }: ClientOptions,
+  { missingStore = 'reject', timeoutMs, isReload = false }: ClientOptions,
 ): Promise<AdminClient> {
   const { adminOrigin, findGateway } = await import('../admin/gateway-file.js');
   const { StoreHeld } = await import('../store/store-hold.js');
   let settings: Settings | undefined;
-  const dataPath = namedDataPathOf(options) ?? (settings = await settingsWithDataOf(options)).data;
+  const readSettings = isReload ? settingsOf : settingsWithDataOf;
+  const dataPath = namedDataPathOf(options) ?? (settings = await readSettings(options)).data;
   const startMs = performance.now();
   // Since when a process of another container has had the store hold; undefined if none has. A gateway that
   // ends on this host may seem to be one: its process ends before its store hold. A command ends soon.
@@ -236,79 +244,6 @@ async function openNearest(
   }
 }
 
-interface Page<Item> {
-  readonly data: readonly Item[];
-  /** The cursor of the items that follow; null if none do. */
-  readonly next: string | null;
-  /** Files that could not be read, so that items may be missing. Only lists of calls have it. */
-  readonly unread?: readonly string[];
-}
-
-/** The lists that have pages: only their routes take `limit` and `cursor`. */
-export type PagedRoute =
-  | 'GET /accounts'
-  | 'GET /accounts/{account}/credits'
-  | 'GET /calls'
-  | 'GET /changes'
-  | 'GET /group-tree'
-  | 'GET /groups'
-  | 'GET /keys'
-  | 'GET /usage'
-  | 'GET /usage/rows';
-
-/** The type of the items of a list. */
-export type ItemOf<Name extends PagedRoute> = RouteViews[Name]['data'][number];
-
-/** Returns what a command says if calls may be missing. `unread`: `unread` of a Page. */
-export const unreadText = (unread: readonly string[]): string =>
-  `Calls may be missing: files of the call log cannot be read (${unread.join('; ')}).`;
-
-/**
- * Visits the items of a list page by page, at most `itemsMax`. Reads the next page when `visit` has resolved,
- * so memory holds one page. A page may be empty although others follow. Resolves with the cursor of the items
- * that were not visited; null if all were. `unread`: that of the page, or an empty list.
- */
-export async function eachPage<Name extends PagedRoute>(
-  client: AdminClient,
-  route: Name,
-  input: RequestInput<Name>,
-  visit: (items: readonly ItemOf<Name>[], unread: readonly string[]) => Promise<void> | void,
-  itemsMax = Infinity,
-): Promise<string | null> {
-  let remaining = itemsMax;
-  let cursor: string | null = null;
-  do {
-    const limit = String(Math.min(remaining, PAGE_ITEMS_MAX));
-    const query = { ...input.query, limit, cursor: cursor ?? undefined };
-    // `Partial`, because what is no gateway may send any object.
-    const page: Partial<Page<ItemOf<Name>>> = await client.call(route, { ...input, query });
-    const { data, next, unread = [] } = page;
-    // Without a `next` the first page would be read again and again.
-    if (data === undefined || next === undefined) throw new CommandError(foreignText(200, 'GET'));
-    await visit(data, unread);
-    remaining -= data.length;
-    cursor = next;
-  } while (remaining > 0 && cursor !== null);
-  return cursor;
-}
-
-/** As `eachPage`, but resolves with the items, as one page. */
-export async function readList<Name extends PagedRoute>(
-  client: AdminClient,
-  route: Name,
-  input: RequestInput<Name>,
-  itemsMax?: number,
-): Promise<Page<ItemOf<Name>>> {
-  const data: ItemOf<Name>[] = [];
-  const allUnread = new Set<string>();
-  const visit = (items: readonly ItemOf<Name>[], unread: readonly string[]): void => {
-    data.push(...items);
-    for (const file of unread) allUnread.add(file);
-  };
-  const next = await eachPage(client, route, input, visit, itemsMax);
-  return { data, next, ...(allUnread.size > 0 && { unread: [...allUnread] }) };
-}
-
 /** The response to a change comes after its fsync, which takes a second if the disk is busy. */
 const CALL_TIMEOUT_MS = 30_000;
 
@@ -338,8 +273,10 @@ export async function openHttpClient(
       signal: AbortSignal.timeout(timeoutMs),
       redirect: 'error', // Another address must not get the token.
     });
-    const [warning, requestId] = ['warning', 'x-request-id'].map((name) => response.headers.get(name));
-    return { status: response.status, body: await response.text(), warning, requestId };
+    const { status, headers } = response;
+    const [warning, requestId] = ['warning', 'x-request-id'].map((name) => headers.get(name));
+    const contentType = headers.get('content-type') ?? '';
+    return { status, contentType, body: await response.text(), warning, requestId };
   };
   // Each page of a list may have the same warning, which is printed once.
   let lastWarning: string | undefined;
@@ -381,7 +318,7 @@ function doubtText(method: string): string {
 }
 
 /** Returns the message for a response that no gateway sends, such as the page of a proxy. */
-function foreignText(status: number, method: string): string {
+export function foreignText(status: number, method: string): string {
   return (
     `What answered with status ${status} is no gateway's admin interface: look at its address, and at proxies ` +
     `before it.${doubtText(method)}`

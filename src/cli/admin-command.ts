@@ -12,14 +12,12 @@ import type { RouteViews } from '../admin/routes.js';
 import {
   type AdminClient,
   type ClientOptions,
-  type ItemOf,
-  type PagedRoute,
-  readList,
   type RequestInput,
   type RouteName,
   withAdminClient,
   withGateway,
 } from './admin-client.js';
+import { type ItemOf, type PagedRoute, readList } from './admin-lists.js';
 import {
   addConfirmation,
   addAdminOptions,

@@ -10,7 +10,8 @@ import type { Command } from 'commander';
 import { PAGE_ITEMS_MAX } from '../admin/addresses.js';
 import type { CallsPageView, CallView } from '../admin/call-routes.js';
 import { addAdminCommand, printIfMore } from './admin-command.js';
-import { NoResponse, readList, unreadText, withAdminClient, withGateway } from './admin-client.js';
+import { NoResponse, withAdminClient, withGateway } from './admin-client.js';
+import { readList, unreadText } from './admin-lists.js';
 import { CALL_COLUMNS, contentsLines, fieldsOf, lineOf, timelineLines } from './call-text.js';
 import { CALL_COLUMNS as CSV_COLUMNS, csvTextOf } from './export-columns.js';
 import {

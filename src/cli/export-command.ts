@@ -9,14 +9,8 @@
 import { once } from 'node:events';
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
 import { parseMomentMs } from '../core/clock.js';
-import {
-  type AdminClient,
-  eachPage,
-  type ItemOf,
-  type RequestInput,
-  unreadText,
-  withAdminClient,
-} from './admin-client.js';
+import { type AdminClient, type RequestInput, withAdminClient } from './admin-client.js';
+import { eachPage, type ItemOf, unreadText } from './admin-lists.js';
 import { CALL_COLUMNS, type ColumnsOf, csvTextOf, USAGE_COLUMNS } from './export-columns.js';
 import { addAdminOptions, type AdminOptions, exampleText } from './options.js';
 import { CommandError, Misuse } from './output.js';

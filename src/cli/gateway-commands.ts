@@ -53,7 +53,7 @@ export function addReloadCommand(program: Command): void {
  */
 function reload({ dryRun = false, restart = false, ...options }: ReloadOptions): Promise<void> {
   const body = { dry_run: dryRun, restart };
-  return showView(options, 'POST /reload', { body }, printReload);
+  return showView(options, 'POST /reload', { body }, printReload, { isReload: true });
 }
 
 function printReload({

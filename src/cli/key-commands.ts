@@ -9,7 +9,8 @@
 import { Argument, type Command } from 'commander';
 import type { CreatedKeyView, KeyView } from '../admin/views.js';
 import { addAdminCommand, ItemCommands, showList, showView } from './admin-command.js';
-import { type AdminClient, readList } from './admin-client.js';
+import { type AdminClient } from './admin-client.js';
+import { readList } from './admin-lists.js';
 import { type AdminOptions, durationSeconds, lifeSeconds, momentSeconds, parseNonEmpty } from './options.js';
 import { activeText, printFields, printLine, printTable, timeOrNever, timeText } from './output.js';
 import { addLimitOptions, CHANGE_OF_LIMITS, limitsOf, quotaFields } from './quota-text.js';

@@ -9,7 +9,8 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { CreatedOperatorView, OperatorView } from '../admin/operator-routes.js';
 import { ROLES } from '../core/roles.js';
 import type { OperatorChange } from '../registry/operator-change.js';
-import { type ClientOptions, readList, type RequestInput, withAdminClient } from './admin-client.js';
+import { type ClientOptions, type RequestInput, withAdminClient } from './admin-client.js';
+import { readList } from './admin-lists.js';
 import { addAdminCommand, ItemCommands, printIfMore, showView } from './admin-command.js';
 import {
   type AdminOptions,

@@ -50,6 +50,7 @@ const SHARED_ERROR =
 /** A response of the admin interface. */
 export interface AdminResponse {
   readonly status: number;
+  readonly contentType: string;
   readonly body: string;
 }
 
@@ -164,7 +165,10 @@ function openCatalogTransport(settings: Settings): AdminTransport {
   return {
     exchange: (_, path) =>
       path === '/models' || path === '/plans'
-        ? Promise.resolve({ status: 200, body: JSON.stringify(listOf[path](catalog)) })
+        ? Promise.resolve({
+            ...{ status: 200, contentType: 'application/json' },
+            body: JSON.stringify(listOf[path](catalog)),
+          })
         : Promise.reject(noBooks(settings.data)),
     close: () => Promise.resolve(),
   };

@@ -10,7 +10,8 @@ import { Option, type Command } from 'commander';
 import type { UsageView } from '../admin/views.js';
 import type { UsageDimension } from '../registry/usage-report.js';
 import { addAdminCommand } from './admin-command.js';
-import { type AdminClient, readList, withAdminClient } from './admin-client.js';
+import { type AdminClient, withAdminClient } from './admin-client.js';
+import { readList } from './admin-lists.js';
 import { type AdminOptions, parseNonEmpty } from './options.js';
 import { Misuse, printJson, printTable, timeText } from './output.js';
 import type { Column } from './table.js';
@@ -65,7 +66,7 @@ async function showUsage(options: UsageOptions): Promise<void> {
     const { account, key, model, from, to, by } = options;
     const query = { account, key, model, from, to, by };
     if (options.csv === true) {
-      process.stdout.write(await client.text('GET /usage', { query: { ...query, format: 'csv' } }));
+      process.stdout.write(await client.csv('GET /usage', { query: { ...query, format: 'csv' } }));
       return;
     }
     const list = await readList(client, 'GET /usage', { query });

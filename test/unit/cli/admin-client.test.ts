@@ -12,7 +12,8 @@ import { readGatewayFile, writeGatewayFile } from '#src/admin/gateway-file.js';
 import { tokenPath } from '#src/admin/token.js';
 import type { AccountView } from '#src/admin/views.js';
 import { Store } from '#src/store/store.js';
-import { openHttpClient, readList, type AdminClient } from '#src/cli/admin-client.js';
+import { openHttpClient, type AdminClient } from '#src/cli/admin-client.js';
+import { readList } from '#src/cli/admin-lists.js';
 import { runCommand } from '../../support/command.js';
 import { checkMisused, checkRefused, commandFolder, SETTINGS } from './support.js';
 
@@ -112,12 +113,15 @@ void t.test('a gateway whose data directory is named is reached without the sett
     ['upstreams', 'reset'],
     ['reload', '--dry-run'],
   ]) {
-    const { code, stderr: refusal } = await runCommand(folder, command, env);
-    t.equal(code, 1);
-    t.match(
-      refusal,
-      /^tollgate\.yaml:\d+: .*\nTo reach a gateway that runs .*\(--data, TOLLGATE_DATA\)\.\n$/,
-    );
+    const refused = await runCommand(folder, command, env);
+    t.equal(refused.code, 1);
+    // The gateway would read the same file, so no other folder helps.
+    if (command[0] === 'reload') checkRefused(t, refused, /^tollgate\.yaml:\d+: /);
+    else
+      t.match(
+        refused.stderr,
+        /^tollgate\.yaml:\d+: .*\nTo reach a gateway that runs .*\(--data, TOLLGATE_DATA\)\.\n$/,
+      );
     for (const [options, environment] of [
       [['--data', 'data'], env],
       [['--data', 'data', '--config', 'none-such.yaml'], env],
@@ -185,6 +189,11 @@ void t.test('a gateway that goes away or speaks nonsense is a refusal', async (t
       new RegExp(`^What answered with status ${status} is no gateway's .*look before trying`),
     );
     t.notMatch(refused.stderr, /\n {4}at /, 'no stack');
+    checkRefused(
+      t,
+      await runCommand(foreign, ['usage', '--csv'], env),
+      new RegExp(`^What answered with status ${status} is no gateway's admin interface`),
+    );
   }
 });
 
@@ -192,7 +201,7 @@ void t.test('a page that no gateway sends ends a list', { timeout: 20_000 }, asy
   for (const page of [{}, { data: [] }, { next: null }]) {
     const client: AdminClient = {
       call: () => Promise.resolve(page as never),
-      text: () => Promise.resolve(''),
+      csv: () => Promise.resolve(''),
       close: () => Promise.resolve(),
     };
     await t.rejects(
