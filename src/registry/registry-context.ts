@@ -75,25 +75,23 @@ const SLOT_REST_MS = 24 * 3_600_000;
 
 /**
  * Tells which slots have rested for SLOT_REST_MS. Rows on disk have the time of the deletion by the wall
- * clock, which may be set forward by a day while calls run. So a slot that was deleted since this object was
- * made, at the start of the process, rests so long by the monotonic clock too.
+ * clock, which may be set forward by a day while calls run. So a slot rests also by what the wall clock would
+ * show if nobody had set it since this object was made, at the start of the process.
  */
 export class SlotRest {
   readonly #clock: Clock;
-  readonly #startWallMs: number;
-  readonly #startMs: number;
+  /** The wall clock less the monotonic clock at the start. */
+  readonly #aheadMs: number;
 
   constructor(clock: Clock) {
     this.#clock = clock;
-    this.#startWallMs = clock.wallMs();
-    this.#startMs = clock.monotonicMs();
+    this.#aheadMs = clock.wallMs() - clock.monotonicMs();
   }
 
   /** A wall-clock time: keys.ts and groups.ts take slots of records that were deleted before it. */
   restedBeforeMs(): WallMs {
-    const sinceStartMs = this.#clock.monotonicMs() - this.#startMs;
-    const byStartMs = this.#startWallMs + Math.max(0, sinceStartMs - SLOT_REST_MS);
-    return asWallMs(Math.floor(Math.min(this.#clock.wallMs() - SLOT_REST_MS, byStartMs)));
+    const unsetMs = this.#clock.monotonicMs() + this.#aheadMs;
+    return asWallMs(Math.floor(Math.min(this.#clock.wallMs(), unsetMs) - SLOT_REST_MS));
   }
 }
 

@@ -316,8 +316,13 @@ void t.test('a wall clock that jumps a day gives no slot that calls in flight ma
   clock.nowMs += 24 * 3_600_000 + 1;
   t.equal(make('third'), first, 'it has rested for a day by the clock that cannot be set');
   t.equal(registry.groups.create({ name: 'i' }).record.index, group);
-  // After a restart no call of this process names it.
   registry.keys.delete('third');
+  clock.nowMs += 1_000;
+  // Another process of the host, which begins after the deletion, while calls of this one may name the key.
+  const other = offlineRegistry(store, clock);
+  jump(30 * 24 * 3_600_000);
+  t.not(other.keys.create({ account: 'acme', name: 'of the other' }).record.index, first);
+  // After a restart no call of this process names it.
   jump(24 * 3_600_000 + 1);
   const next = offlineRegistry(store, clock);
   t.equal(next.keys.create({ account: 'acme', name: 'fourth' }).record.index, first);
