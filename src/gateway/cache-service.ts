@@ -146,9 +146,16 @@ export class CacheService {
     } else if (nowMs - this.#sweptMs >= SWEEP_PERIOD_MS) void this.#expire();
   }
 
-  /** To be called before the store is closed: nothing more is removed. */
+  /**
+   * To be called before the store is closed: nothing more is removed. If cleared responses are still on disk,
+   * removes all responses, for the next process would serve them.
+   */
   close(): void {
     this.#isClosed = true;
+    if (this.#unremoved.size === 0 || this.#removeAll()) return;
+    this.#options.log.warn(
+      'cleared responses are still on disk, and served after the next start: clear them again',
+    );
   }
 
   /** Removes all that has expired, one transaction after the other. Never rejects. */
@@ -183,21 +190,23 @@ export class CacheService {
 
   /** Tries to remove what `#unremoved` names from the disk. A second try may remove newer responses too. */
   async #removeCleared(): Promise<void> {
-    const { store, clock } = this.#options;
-    this.#removalTriedMs = clock.monotonicMs();
-    const removeAll = (): true => {
-      store.commit(() => store.cached.clear());
-      return true;
-    };
+    this.#removalTriedMs = this.#options.clock.monotonicMs();
     for (const modelId of [...this.#unremoved]) {
       // Not after the removal: a clearing that comes meanwhile adds it again, and its own removal may fail.
       this.#unremoved.delete(modelId);
-      const isRemoved =
-        modelId === undefined
-          ? this.#tryStore('write', removeAll) === true
-          : await this.#removeModel(modelId);
+      const isRemoved = modelId === undefined ? this.#removeAll() : await this.#removeModel(modelId);
       if (!isRemoved) this.#unremoved.add(modelId);
     }
+  }
+
+  /** Removes all responses from the disk. Returns false if the store has failed. */
+  #removeAll(): boolean {
+    const { store } = this.#options;
+    const remove = (): true => {
+      store.commit(() => store.cached.clear());
+      return true;
+    };
+    return this.#tryStore('write', remove) === true;
   }
 
   /**

@@ -398,9 +398,14 @@ void t.test('cleared by model, by a reload, and what was in work then is not kep
   leads(t, await one.request(keyOf('d'), 1));
 });
 
-for (const cleared of ['priced', undefined])
+for (const [cleared, end] of [
+  ['priced', 'sweep'],
+  [undefined, 'sweep'],
+  ['priced', 'stop'],
+  [undefined, 'stop'],
+] as const)
   void t.test(
-    `what was cleared (${cleared ?? 'all'}) while the disk failed is not there after a restart`,
+    `what was cleared (${cleared ?? 'all'}) while the disk failed is not there after a restart, by a ${end}`,
     async (t) => {
       const path = t.testdir({});
       const { caches, service, store, response, clock } = openWorld(t, 1, 0, path);
@@ -419,8 +424,9 @@ for (const cleared of ['priced', undefined])
       store.commit = commit;
       service.onFlushed();
       t.equal(service.storedBytes, 2 * 513, 'not tried at each flush');
-      clock.nowMs += 60_000;
-      service.onFlushed();
+      if (end === 'stop') service.close();
+      else clock.nowMs += 60_000;
+      if (end === 'sweep') service.onFlushed();
       await settled();
       t.equal(service.storedBytes, 0);
     },
