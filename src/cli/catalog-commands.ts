@@ -14,7 +14,7 @@ import { QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import type { ProbeView } from '../gateway/upstream-probe.js';
 import { addAdminCommand, showView, showViewOfGateway } from './admin-command.js';
 import { addConfigOption, type AdminOptions, exampleText, parseNonEmpty } from './options.js';
-import { CommandError, EXIT_FAILED, printJson, printLine, printTable } from './output.js';
+import { CommandError, EXIT_FAILED, printError, printJson, printLine, printTable } from './output.js';
 import { amountText } from './quota-text.js';
 import type { Column } from './table.js';
 
@@ -163,11 +163,19 @@ async function testUpstreams(
   { config, json }: Pick<AdminOptions, 'config' | 'json'>,
 ): Promise<void> {
   // Loaded only here, so that `--help` and the other commands need not wait for these modules.
-  const [{ loadSettings }, { probeUpstreams }] = await Promise.all([
+  const [{ loadSettings }, { probeUpstreams }, { ConfigError, namesUnsetVariable }] = await Promise.all([
     import('../config/load.js'),
     import('../gateway/upstream-probe.js'),
+    import('../config/config-error.js'),
   ]);
-  const views = await probeUpstreams(loadSettings({ config }).settings, model);
+  let settings;
+  try {
+    ({ settings } = loadSettings({ config }));
+  } catch (error) {
+    if (!(error instanceof ConfigError) || !error.problems.some(namesUnsetVariable)) throw error;
+    throw new ConfigError([...error.problems, OWN_VARIABLES]);
+  }
+  const views = await probeUpstreams(settings, model);
   // The settings have no such model.
   if (views === undefined)
     throw new CommandError(`There is no model '${model}' in the configuration: see models list.`);
@@ -193,9 +201,14 @@ const PROBE_COLUMNS: readonly Column<ProbeView>[] = [
   { title: 'WHAT CAME BACK', cut: true, text: ({ result }) => result },
 ];
 
+/** A service of systemd, or a container, has variables that the operator's shell lacks. */
+const OWN_VARIABLES =
+  'The settings were read with the variables of this shell. A gateway may have others: run the command with the same.';
+
 /** Prints the table that `upstreams test` and `config check --probe` end with. */
 export async function printProbes(views: readonly ProbeView[]): Promise<void> {
   await printTable(PROBE_COLUMNS, views, 'There is no upstream.');
   for (const { model, upstream, advice } of views)
     if (advice !== null) printLine(`${model} at ${upstream}: ${advice}`);
+  if (!views.every(({ ok }) => ok)) printError(OWN_VARIABLES);
 }

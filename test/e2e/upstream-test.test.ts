@@ -188,6 +188,29 @@ void t.test('one model alone, by id or alias; one that is not there is refused',
   t.match(end.stderr, /no model 'none'/);
 });
 
+void t.test('who tests with other variables than the gateway has is told so', async (t) => {
+  const port = await serve(t);
+  const folder = t.testdir();
+  const at = (path: string): string => `http://127.0.0.1:${port}${path}`;
+  const remark =
+    /^The settings were read with the variables of this shell\. .* run the command with the same\.$/m;
+  writeSettings(folder, { denied: at('/denied/v1') });
+  for (const command of [
+    ['upstreams', 'test'],
+    ['config', 'check', '--probe'],
+  ]) {
+    const { code, stderr } = await runCommand(folder, command, { TEST_KEY: KEY });
+    t.equal(code, 1);
+    t.match(stderr, remark, 'the key may be another one');
+  }
+  const { code, stderr } = await runCommand(folder, ['upstreams', 'test']);
+  t.equal(code, 1);
+  t.match(stderr, /TEST_KEY is not set$/m);
+  t.match(stderr, remark);
+  writeSettings(folder, { good: at('/good/v1') });
+  t.equal((await runCommand(folder, ['upstreams', 'test'], { TEST_KEY: KEY })).stderr, '');
+});
+
 void t.test('a model is called for what it serves', async (t) => {
   const asked: Record<string, unknown> = {};
   const replies: Readonly<Record<string, object>> = {
