@@ -15,12 +15,11 @@ import { asPicoUnits, type AccountIndex, type KeyIndex } from '../core/units.js'
 import type { AccountStatement } from '../registry/account-statement.js';
 import type { GroupStatement } from '../registry/groups.js';
 import type { Registry } from '../registry/registry.js';
-import { isRowError } from '../store/record-codec.js';
-import type { StoreError } from '../store/store-file.js';
+import { unlessDamaged } from '../store/record-codec.js';
 import type { Log } from '../telemetry/log.js';
 import type { WebhookCounts } from '../telemetry/metrics-source.js';
 import type { Accounting } from './accounting.js';
-import { GroupQuotas, SharedBalances } from './primary-metrics.js';
+import { type GroupQuotas, groupQuotasOf, type SharedBalances, sharedBalancesOf } from './primary-metrics.js';
 import { QuotaNotices, type ScopeUse } from './quota-notices.js';
 import type { LiveSettings } from './reload.js';
 import { WebhookOutbox } from './webhook-outbox.js';
@@ -58,7 +57,7 @@ export class Notifications {
         const keysWithQuotas = keys.filter((index) => hasQuotas(ledger.keys.limitsOf(index)));
         const keyIds = idsOf(keysWithQuotas, (index) => idNames.keyIdOf(index));
         return accounting.service.read((registry) =>
-          usesOf(registry, accountIds, keyIds, (error) => this.#logDamage(error)),
+          usesOf(registry, accountIds, keyIds, (message) => this.#logDamage(message)),
         );
       },
       rows: store.notices,
@@ -70,16 +69,10 @@ export class Notifications {
     // Read once, because a change of this setting applies only when the process is replaced.
     const showsNames = live.settings.metrics.account_labels;
     const monotonicMs = (): number => clock.monotonicMs();
-    this.groupQuotas = new GroupQuotas({
-      service,
-      records: () => store.groups.all(),
-      showsNames,
-      monotonicMs,
-      log,
-    });
+    const common = { service, monotonicMs, log };
+    this.groupQuotas = groupQuotasOf({ ...common, records: () => store.groups.all(), showsNames });
     const isShared = accounting.sharing.snapshot !== undefined;
-    this.sharedBalances =
-      isShared && showsNames ? new SharedBalances(service, { monotonicMs, log }) : undefined;
+    this.sharedBalances = isShared && showsNames ? sharedBalancesOf(common) : undefined;
     this.#outbox = new WebhookOutbox({ settings, rows: store.notices, random: Math.random, clock, log });
   }
 
@@ -112,7 +105,7 @@ export class Notifications {
   }
 
   /** Logs a damaged row when its scope is read for the first time, not again at each flush. */
-  #logDamage({ message }: StoreError): void {
+  #logDamage(message: string): void {
     if (message === this.#loggedDamage) return;
     this.#loggedDamage = message;
     this.#options.log.error('a row is damaged: quotas of its scope are not looked at', { error: message });
@@ -146,22 +139,17 @@ function usesOf(
   registry: Registry,
   accountIds: readonly string[],
   keyIds: readonly string[],
-  onDamage: (error: StoreError) => void,
+  onDamage: (message: string) => void,
 ): ScopeUse[] {
-  const unlessDamaged = <Found>(find: () => Found): Found[] => {
-    try {
-      return [find()];
-    } catch (error) {
-      if (!isRowError(error)) throw error;
-      onDamage(error);
-      return [];
-    }
+  const sound = <Found>(find: () => Found | undefined): Found[] => {
+    const found = unlessDamaged(find, onDamage);
+    return found === undefined ? [] : [found];
   };
-  const accounts = accountIds.flatMap((id) => unlessDamaged(() => registry.accounts.find(id)));
+  const accounts = accountIds.flatMap((id) => sound(() => registry.accounts.find(id)));
   const groupIds = new Set(accounts.flatMap(({ group }) => (group === undefined ? [] : [group.id])));
   const groups: GroupStatement[] = [];
   for (const id of groupIds) {
-    for (const group of unlessDamaged(() => registry.groups.find(id))) {
+    for (const group of sound(() => registry.groups.find(id))) {
       groups.push(group);
       // The outer loop also visits the parents that are added to the set.
       if (group.record.parentId !== undefined) groupIds.add(group.record.parentId);
@@ -169,7 +157,7 @@ function usesOf(
   }
   return [
     ...accounts.map(accountUseOf),
-    ...keyIds.flatMap((id) => unlessDamaged(() => keyUseOf(registry, id)).flatMap((use) => use ?? [])),
+    ...keyIds.flatMap((id) => sound(() => keyUseOf(registry, id))),
     ...groups.map(({ record: { id, name }, quotas }) => ({ kind: 'group' as const, id, name, quotas })),
   ];
 }

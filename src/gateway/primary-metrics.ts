@@ -28,19 +28,23 @@ const ACCOUNTS_A_PAGE = 500;
 /** Less than the 15 s that mostly lie between two scrapes, so that each scrape shows new values. */
 const FRESH_MS_MAX = 10_000;
 
-interface CachedValueOptions<Value> {
-  /** The value while this process has no admin interface. */
-  readonly offValue: Value;
-  /** What the log calls the value. */
-  readonly name: string;
+interface CommonOptions {
+  readonly service: Pick<RegistryService, 'read'>;
   readonly monotonicMs: () => number;
   readonly log: Log;
 }
 
-/**
- * A value that scrapes show. To read it, all processes must flush and the coordinator must be asked.
- */
-export abstract class CachedValue<Value> {
+interface CachedValueOptions<Value> extends Omit<CommonOptions, 'service'> {
+  /** What the log calls the value. */
+  readonly name: string;
+  /** The value while this process has no admin interface. */
+  readonly offValue: Value;
+  /** Reads the value: all processes must flush, and the coordinator must be asked. */
+  readonly read: (former: Value) => Promise<Value>;
+}
+
+/** A value that scrapes show. */
+export class CachedValue<Value> {
   readonly #options: CachedValueOptions<Value>;
   #isOn = false;
   /** When the last read ended; monotonic. */
@@ -82,51 +86,41 @@ export abstract class CachedValue<Value> {
 
   async #read(): Promise<void> {
     try {
-      const value = await this.read();
+      const value = await this.#options.read(this.#value);
       // If `turnOff` was called meanwhile, the value stays `offValue`.
       if (this.#isOn) this.#value = value;
       this.#isFailing = false;
     } catch (error) {
-      // Most likely a row is damaged, or a group was deleted after its id was read.
-      this.#logFailure(error);
+      // Most likely a row is damaged, or a group was deleted after its id was read. The first of several
+      // failures in a row is logged.
+      const { log, name: values } = this.#options;
+      if (!this.#isFailing)
+        log.warn('the metrics show old values, which cannot be read now', {
+          values,
+          error: errorText(error),
+        });
+      this.#isFailing = true;
     }
     if (this.#isOn) this.#readMs = this.#options.monotonicMs();
   }
-
-  /** Logs the first of several failures in a row. */
-  #logFailure(error: unknown): void {
-    if (this.#isFailing) return;
-    this.#isFailing = true;
-    const { log, name } = this.#options;
-    log.warn('the metrics show old values, which cannot be read now', {
-      values: name,
-      error: errorText(error),
-    });
-  }
-
-  protected abstract read(): Promise<Value>;
 }
 
-interface GroupQuotasOptions extends Pick<CachedValueOptions<unknown>, 'monotonicMs' | 'log'> {
-  readonly service: Pick<RegistryService, 'read'>;
-  /** All groups. */
+export type GroupQuotas = CachedValue<readonly GroupQuotaSample[]>;
+
+/**
+ * Returns how full the quotas of groups are, for the groups nearest to a limit. `records`: all groups.
+ * `showsNames`: whether series have the names of groups, which may be those of customers.
+ */
+export function groupQuotasOf({
+  service,
+  records,
+  showsNames,
+  ...common
+}: CommonOptions & {
   readonly records: () => Iterable<Pick<GroupRecord, 'id' | 'limits'>>;
-  /** Whether series have the names of groups, which may be those of customers. */
   readonly showsNames: boolean;
-}
-
-/** Samples of how full the quotas of groups are, for the groups nearest to a limit. */
-export class GroupQuotas extends CachedValue<readonly GroupQuotaSample[]> {
-  readonly #options: GroupQuotasOptions;
-
-  constructor(options: GroupQuotasOptions) {
-    const { monotonicMs, log } = options;
-    super({ offValue: [], name: 'quotas of groups', monotonicMs, log });
-    this.#options = options;
-  }
-
-  protected async read(): Promise<readonly GroupQuotaSample[]> {
-    const { service, records, showsNames } = this.#options;
+}): GroupQuotas {
+  const read = async (): Promise<readonly GroupQuotaSample[]> => {
     let fullest: { readonly ratio: number; readonly samples: readonly GroupQuotaSample[] }[] = [];
     const ids = [...records()]
       .filter(({ limits }) => QUOTA_NAMES.some((quota) => limits[QUOTA_FIELDS[quota]] !== undefined))
@@ -148,39 +142,32 @@ export class GroupQuotas extends CachedValue<readonly GroupQuotaSample[]> {
       fullest = fullest.sort((first, second) => second.ratio - first.ratio).slice(0, GROUPS_SHOWN_MAX);
     }
     return fullest.flatMap(({ samples }) => samples);
-  }
+  };
+  return new CachedValue({ name: 'quotas of groups', offValue: [], read, ...common });
 }
 
 /** What accounts have left for new calls, in pico-units, by id. */
 export type Balances = ReadonlyMap<string, bigint>;
+export type SharedBalances = CachedValue<Balances>;
 
 /**
- * The balances of accounts with labels, as all processes and hosts that share them have left them. The store
- * of a host has neither what other hosts have spent nor what calls hold.
+ * Returns the balances of accounts with labels, as all processes and hosts that share them have left them.
+ * The store of a host has neither what other hosts have spent nor what calls hold.
  */
-export class SharedBalances extends CachedValue<Balances> {
-  readonly #service: Pick<RegistryService, 'read'>;
-
-  constructor(
-    service: Pick<RegistryService, 'read'>,
-    common: Pick<CachedValueOptions<unknown>, 'monotonicMs' | 'log'>,
-  ) {
-    super({ offValue: new Map(), name: 'balances of accounts', ...common });
-    this.#service = service;
-  }
-
-  protected async read(): Promise<Balances> {
+export function sharedBalancesOf({ service, ...common }: CommonOptions): SharedBalances {
+  const read = async (former: Balances): Promise<Balances> => {
     // A statement has `leased` only if the coordinator was asked. Without it the last known balance stays,
     // which is nearer the truth than the store's.
-    const balances = new Map(this.value);
+    const balances = new Map(former);
     let nextStart: number | undefined = 0;
     for (let count = 0; nextStart !== undefined && count < ACCOUNT_LABELS_MAX; count += ACCOUNTS_A_PAGE) {
       const pageStart: number = nextStart;
-      const page = await this.#service.read(({ accounts }) => accounts.list(pageStart, ACCOUNTS_A_PAGE));
+      const page = await service.read(({ accounts }) => accounts.list(pageStart, ACCOUNTS_A_PAGE));
       for (const { record, available, leased } of page.items)
         if (leased !== undefined) balances.set(record.id, available);
       nextStart = page.next;
     }
     return balances;
-  }
+  };
+  return new CachedValue<Balances>({ name: 'balances of accounts', offValue: new Map(), read, ...common });
 }

@@ -4,7 +4,7 @@ import { NO_QUOTAS } from '#src/core/quotas.js';
 import type { GroupRecord } from '#src/registry/account-record.js';
 import type { GroupStatement } from '#src/registry/groups.js';
 import type { Registry, RegistryService } from '#src/registry/registry.js';
-import { GroupQuotas, GROUPS_SHOWN_MAX } from '#src/gateway/primary-metrics.js';
+import { groupQuotasOf, GROUPS_SHOWN_MAX } from '#src/gateway/primary-metrics.js';
 import { ListLog } from '../store/support.js';
 
 const LIMITS = { ...NO_QUOTAS, tokensPerDay: 1_000 };
@@ -42,7 +42,7 @@ function world(count: number, showsNames = false) {
     if (isDamaged) throw new Error('a row is damaged');
   };
   const log = new ListLog();
-  const quotas = new GroupQuotas({ service, records: read, showsNames, monotonicMs: () => nowMs, log });
+  const quotas = groupQuotasOf({ service, records: read, showsNames, monotonicMs: () => nowMs, log });
   return {
     quotas,
     log,

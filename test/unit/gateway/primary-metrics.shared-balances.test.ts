@@ -1,6 +1,6 @@
 /** What the metrics show of balances that several processes or hosts use, and how often they ask. */
 import t from 'tap';
-import { SharedBalances } from '#src/gateway/primary-metrics.js';
+import { sharedBalancesOf } from '#src/gateway/primary-metrics.js';
 import type { Registry, RegistryService } from '#src/registry/registry.js';
 import { ListLog } from '../store/support.js';
 
@@ -39,7 +39,7 @@ function world(count: number) {
     },
   };
   return {
-    balances: new SharedBalances(service, { monotonicMs: () => nowMs, log: new ListLog() }),
+    balances: sharedBalancesOf({ service, monotonicMs: () => nowMs, log: new ListLog() }),
     reads: () => reads,
     pass: (ms: number) => void (nowMs += ms),
     lose: (lost: boolean) => void (isLost = lost),
