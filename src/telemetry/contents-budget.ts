@@ -1,15 +1,15 @@
 /**
  * The memory budget for contents of calls that are not written yet, in words that the listener and the main
- * thread share. The listener takes (request/call-contents.ts), and the main thread gives back what it has
- * appended (gateway/gateway-logs.ts).
+ * thread share. The listener takes, and gives back what it drops (request/call-contents.ts). The main thread
+ * gives back what it has appended (gateway/gateway-logs.ts).
  *
  * Must hold: what is taken is given back once, else a listener keeps no contents any more, or without bound
  * (of calls: test/unit/request/call-contents.test.ts).
  */
 
-/** Words of ContentsBudget. */
-const TAKEN = 0;
-const DROPPED = 1;
+// The words of ContentsBudget.
+const TAKEN = 0; // bytes in memory; both threads change it
+const DROPPED = 1; // calls whose contents were not kept because the budget was used up, modulo 2^32
 const WORDS = 2;
 /** The budget of one listener: 250 calls of the longest texts by default, or 16,000 of 2 KB. */
 const BUDGET_BYTES = 32 * 1024 * 1024;
@@ -21,13 +21,7 @@ export function createContentsBudget(): ContentsBudgetBuffer {
   return new SharedArrayBuffer(WORDS * Int32Array.BYTES_PER_ELEMENT);
 }
 
-/**
- * The memory budget for contents of one listener's calls.
- *
- *     word 0  taken    bytes in memory; the listener adds, and gives back what it drops; the main thread
- *                      gives back what it has appended (gateway/gateway-logs.ts)
- *     word 1  dropped  calls whose contents were not kept because the budget was used up, modulo 2^32
- */
+/** The memory budget for contents of one listener's calls. */
 export class ContentsBudget {
   readonly #words: Int32Array;
 

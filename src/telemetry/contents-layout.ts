@@ -4,31 +4,21 @@
  * and reads them there (call-log/contents-writer.ts). Any thread.
  *
  * Must hold:
- * - The table stays, because files of earlier versions are read.
- * - `bytes in all` is 32 plus the bytes of the three texts. A reader rejects other contents as cut off
+ * - The positions below stay, because files of earlier versions are read.
+ * - The first field is 32 plus the bytes of the three texts. A reader rejects other contents as cut off
  *   (test/unit/call-log/contents-writer.test.ts).
- *
- *     byte  bits  field
- *        0    32  bytes in all
- *        4    32  bytes of the request id
- *        8    64  endedMs, wall clock (float)
- *       16    32  bytes of the request that are kept
- *       20    32  bytes that the request had before it was cut
- *       24    32  bytes of the response that are kept
- *       28    32  bytes that the response had before it was cut
- *       32        the request id, the request, the response
- *
- * Numbers are little-endian.
  */
 import { asWallMs, type WallMs } from '../core/units.js';
 
-const ID_BYTES_AT = 4;
-const ENDED_MS_AT = 8;
-const REQUEST_BYTES_AT = 16;
-const REQUEST_FULL_BYTES_AT = 20;
+// Where the fields begin, in bytes. All have 32 bits but ENDED_MS_AT, and all are little-endian.
+const ALL_BYTES_AT = 0; // with this head
+const ID_BYTES_AT = 4; // of the request id
+const ENDED_MS_AT = 8; // wall clock (64-bit float)
+const REQUEST_BYTES_AT = 16; // of the request, as far as it is kept
+const REQUEST_FULL_BYTES_AT = 20; // that the request had before it was cut
 const RESPONSE_BYTES_AT = 24;
 const RESPONSE_FULL_BYTES_AT = 28;
-export const CONTENTS_HEAD_BYTES = 32;
+export const CONTENTS_HEAD_BYTES = 32; // here begin the request id, the request and the response
 /** The greatest number of a 32-bit field. */
 const WORD_MAX = 2 ** 32 - 1;
 
@@ -50,12 +40,12 @@ export interface CallContents {
   readonly response: ClippedText;
 }
 
-/** Returns the bytes of the table above, in memory of their own, so that they may be transferred. */
+/** Returns these bytes, in memory of their own, so that they may be transferred. */
 export function packContents({ requestId, endedMs, request, response }: CallContents): Buffer {
   const id = Buffer.from(requestId);
   const bytes = CONTENTS_HEAD_BYTES + id.length + request.bytes.length + response.bytes.length;
   const packed = Buffer.allocUnsafeSlow(bytes);
-  packed.writeUInt32LE(bytes, 0);
+  packed.writeUInt32LE(bytes, ALL_BYTES_AT);
   packed.writeUInt32LE(id.length, ID_BYTES_AT);
   packed.writeDoubleLE(endedMs, ENDED_MS_AT);
   packed.writeUInt32LE(request.bytes.length, REQUEST_BYTES_AT);
@@ -71,7 +61,7 @@ export function packContents({ requestId, endedMs, request, response }: CallCont
 /** Returns how many bytes the contents at `at` have; undefined if they are not whole. */
 export function contentsBytesAt(data: Buffer, at: number): number | undefined {
   if (at + CONTENTS_HEAD_BYTES > data.length) return undefined;
-  const bytes = data.readUInt32LE(at);
+  const bytes = data.readUInt32LE(at + ALL_BYTES_AT);
   const [, , end] = textBoundsAt(data, at);
   return at + bytes === end && end <= data.length ? bytes : undefined;
 }

@@ -10,12 +10,12 @@
  * fill it with what nobody counts (test/unit/gateway/traces.test.ts).
  */
 
-/** Position of the 32-bit word of ExportBudget. 32 bits are enough, because items in flight are bounded. */
-const IN_FLIGHT = 0;
-/** Positions of its 64-bit words, which only grow. The 64-bit word 0 contains IN_FLIGHT. */
-const EXPORTED = 1;
-const FAILED = 2;
-const DROPPED = 3;
+// The 32-bit word of ExportBudget, which is enough because items in flight are bounded.
+const IN_FLIGHT = 0; // the sender takes, the exporting thread gives back; CLOSED after `close`
+// Its 64-bit words, which only grow. The 64-bit word 0 contains IN_FLIGHT.
+const EXPORTED = 1; // accepted by the collector; the exporting thread adds
+const FAILED = 2; // not accepted by the collector, or not readable in the exporting thread, which adds
+const DROPPED = 3; // a bound was reached, here or in the exporting thread; any thread adds
 const WORDS = 4;
 
 /** Half a second of 16,000 calls a second with two spans each, of the call and its attempt; some 5 MB. */
@@ -35,15 +35,6 @@ export function createExportBudget(): SharedArrayBuffer {
   return new SharedArrayBuffer(WORDS * BigInt64Array.BYTES_PER_ELEMENT);
 }
 
-/**
- * The budget and counts of items, in words that all threads share.
- *
- *     32-bit word 0   in flight      the sender takes, the exporting thread gives back; CLOSED after `close`
- *     64-bit word 1   exported       accepted by the collector; the exporting thread adds
- *     64-bit word 2   failed         not accepted by the collector, or not readable in the exporting thread,
- *                                    which adds
- *     64-bit word 3   dropped        a bound was reached, here or in the exporting thread; any thread adds
- */
 export class ExportBudget {
   readonly #inFlight: Int32Array;
   readonly #counts: BigInt64Array;

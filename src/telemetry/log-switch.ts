@@ -24,11 +24,11 @@ export interface LogView {
 /** Settings that are left out stay as they are. */
 export type LogChange = Partial<LogView>;
 
-/** The words of LogSwitch, which its table explains. */
-const RANK = 0;
-const ACCESS = 1;
-const SAMPLE_PERCENT = 2;
-const STORE = 3;
+// The words of LogSwitch.
+const RANK = 0; // of the least severe level that is written: an index into LOG_LEVELS
+const ACCESS = 1; // 1 while the access log is on
+const SAMPLE_PERCENT = 2; // of the successful calls that the access log has; it has all other calls
+const STORE = 3; // 1 while ended calls are written to the call log or exported (`storesCalls`)
 const WORDS = 4;
 
 /** The memory of a LogSwitch. Threads of a gateway get it in their `workerData`. */
@@ -41,14 +41,6 @@ export function createLogSwitch(): LogSwitchBuffer {
   return buffer;
 }
 
-/**
- * What is logged now. The main thread of a gateway writes these words, all its threads read them.
- *
- *     word 0  rank of the least severe level that is written, an index into LOG_LEVELS
- *     word 1  1 while the access log is on
- *     word 2  percent of the successful calls that the access log has; it has all other calls
- *     word 3  1 while ended calls are written to the call log (`storesCalls`)
- */
 export class LogSwitch {
   readonly #words: Int32Array;
 
