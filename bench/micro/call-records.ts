@@ -207,7 +207,7 @@ function fill(folder: string): number {
     const { user, system } = process.cpuUsage(before);
     micros += user + system;
   }
-  if (reader.takeDropped() + writer.dropped > 0) fail('calls were dropped');
+  if (reader.takeLost().dropped + writer.dropped > 0) fail('calls were dropped');
   writer.close();
   return (micros / COUNT) * 1_000;
 }

@@ -24,7 +24,7 @@ import { ContentsBudget, type ContentsBudgetBuffer } from '../telemetry/contents
 import { CONTENTS_HEAD_BYTES } from '../telemetry/contents-layout.js';
 import { LineFile } from '../telemetry/line-file.js';
 import { LogSwitch, type LogChange, type LogSwitchBuffer, type LogView } from '../telemetry/log-switch.js';
-import { isTerminal, lineFormat, type Log } from '../telemetry/log.js';
+import { lineFormat, type Log } from '../telemetry/log.js';
 import type { CallSink } from '../telemetry/call-record.js';
 import type { DroppedCalls } from '../telemetry/metrics-source.js';
 import { WHOLE_BYTES_MAX, standardError } from '../telemetry/standard-error.js';
@@ -224,15 +224,14 @@ export class GatewayLogs {
 
   /** Counts the records that the ring did not take since the last drain. */
   #countLost(reader: CallRingReader): void {
-    const droppedStored = reader.takeDropped();
-    this.#droppedUnlogged += droppedStored + reader.takeDroppedLogOnly();
-    const unstored = reader.takeUnstored();
+    const { dropped, droppedLogOnly, unstored } = reader.takeLost();
+    this.#droppedUnlogged += dropped + droppedLogOnly;
     if (this.#keepsCalls) {
-      this.#droppedRecords += droppedStored;
+      this.#droppedRecords += dropped;
       this.#unstoredRejections += unstored;
     }
     // Records that the access log alone wanted are not exported, so exports do not lack them.
-    if (droppedStored + unstored > 0) this.#outbox?.countDropped(droppedStored + unstored);
+    if (dropped + unstored > 0) this.#outbox?.countDropped(dropped + unstored);
   }
 
   #writeLines(): void {
@@ -299,7 +298,7 @@ export class GatewayLogs {
 
 /** Writes the access log to standard error, among the gateway's other log lines. */
 class StandardErrorLines {
-  readonly #format = isTerminal() ? lineFormat() : undefined;
+  readonly #format = lineFormat();
 
   /**
    * Writes as many lines at once as the system writes in one piece, so that lines of other threads come
@@ -314,7 +313,7 @@ class StandardErrorLines {
       lineCount = 0;
     };
     for (const line of lines) {
-      const formatted = this.#format === undefined ? `${line}\n` : this.#format(`${line}\n`);
+      const formatted = this.#format(`${line}\n`);
       if (Buffer.byteLength(piece) + Buffer.byteLength(formatted) > WHOLE_BYTES_MAX) writePiece();
       piece += formatted;
       lineCount += 1;

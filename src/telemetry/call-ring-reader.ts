@@ -1,7 +1,7 @@
 /**
  * Reads the call ring, which carries ended calls from a listener (call-ring-writer.ts) to the main thread.
- * gateway/gateway-logs.ts has a reader for each listener and drains it there. call-ring-layout.ts has the
- * tables of all fields.
+ * gateway/gateway-logs.ts has a reader for each listener and drains it there. call-ring-layout.ts has all
+ * fields.
  *
  * `at` is the offset of a record in bytes. `first64` and `first32` say where its fields begin, counted in
  * words of 64 and of 32 bits: the layout counts each field in words of its width. Records begin at
@@ -42,8 +42,8 @@ export class CallRingReader {
   /** One object for all visits. */
   readonly #plain: PlainCall;
   readonly #dropped: Int32Array;
-  /** Each word of `dropped` as it was when a method `take…` last read it. */
-  readonly #droppedBefore: Int32Array;
+  /** The words of `dropped` as `takeLost` last read them. */
+  #droppedBefore: Int32Array;
   /** How many plain calls were given to `visitPlain` since the start. */
   #visitedPlain = 0;
 
@@ -88,32 +88,20 @@ export class CallRingReader {
   }
 
   /**
-   * Returns how many records for the call log the listener has dropped since the last call, because the ring
-   * was full.
+   * Returns how many calls the listener has not appended since `takeLost` was called last: records for the
+   * call log and records that only the access log wanted, because the ring was full, and rejected calls that
+   * were not stored, because there were too many in a second.
    */
-  takeDropped(): number {
-    return this.#takeGrowth(layout.DROPPED);
-  }
-
-  /** Returns how many records that only the access log wanted were dropped since the last call. */
-  takeDroppedLogOnly(): number {
-    return this.#takeGrowth(layout.DROPPED_LOG_ONLY);
-  }
-
-  /**
-   * Returns how many rejected calls the listener has not stored since the last call, because there were too
-   * many in a second.
-   */
-  takeUnstored(): number {
-    return this.#takeGrowth(layout.UNSTORED);
-  }
-
-  /** `word`: an index in `dropped`. Counts wrap at 2^32, so the difference is taken modulo 2^32. */
-  #takeGrowth(word: number): number {
-    const count = Atomics.load(this.#dropped, word);
-    const growth = (count - this.#droppedBefore[word]!) >>> 0;
-    this.#droppedBefore[word] = count;
-    return growth;
+  takeLost(): { readonly dropped: number; readonly droppedLogOnly: number; readonly unstored: number } {
+    const before = this.#droppedBefore;
+    this.#droppedBefore = this.#dropped.map((_, word) => Atomics.load(this.#dropped, word));
+    // Counts wrap at 2^32, so the difference is taken modulo 2^32.
+    const growthOf = (word: number): number => (this.#droppedBefore[word]! - before[word]!) >>> 0;
+    return {
+      dropped: growthOf(layout.DROPPED),
+      droppedLogOnly: growthOf(layout.DROPPED_LOG_ONLY),
+      unstored: growthOf(layout.UNSTORED),
+    };
   }
 
   /** Returns a copy of the plain call at `at`. The ring lacks what is the same for all plain calls. */

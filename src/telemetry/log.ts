@@ -96,12 +96,7 @@ function openLogger(thread: string): Logger {
  * otherwise it returns the same line. gateway/gateway-logs.ts formats the access log by it.
  */
 export function lineFormat(): (line: string) => string {
-  return isTerminal() ? prettyFormat() : (line) => line;
-}
-
-/** Whether standard error is a terminal. */
-export function isTerminal(): boolean {
-  return isatty(STANDARD_ERROR);
+  return isatty(STANDARD_ERROR) ? prettyFormat() : (line) => line;
 }
 
 /**

@@ -12,6 +12,7 @@ import { CALL_ATTEMPTS_MAX, CALL_ERROR_CHARS_MAX } from '#src/telemetry/call-rec
 import { LogSwitch, createLogSwitch } from '#src/telemetry/log-switch.js';
 import { OUTCOMES } from '#src/telemetry/metrics-layout.js';
 
+const NONE_LOST = { dropped: 0, droppedLogOnly: 0, unstored: 0 };
 const NOTHING_KNOWN: EndedCall = {
   request: 1,
   door: 0,
@@ -99,9 +100,9 @@ void t.test('a full ring drops and counts, and takes again what comes when it wa
   for (let request = 0; request < appended; request++)
     writer.append({ ...NOTHING_KNOWN, error: '', request }, BOTH);
   writer.append({ ...NOTHING_KNOWN, error: '', request: appended }, { log: true, store: false });
-  const dropped = reader.takeDropped();
-  t.equal(reader.takeDropped(), 0);
-  t.equal(reader.takeDroppedLogOnly(), 1, 'counted apart');
+  const { dropped, droppedLogOnly } = reader.takeLost();
+  t.same(reader.takeLost(), NONE_LOST);
+  t.equal(droppedLogOnly, 1, 'counted apart');
   const requests = drained().map(({ request }) => request);
   t.ok(requests.length >= 13_000, `${requests.length} fit`);
   t.equal(requests.length + dropped, appended);
@@ -186,8 +187,8 @@ void t.test('the store gets each admitted call, and of rejected ones so many a s
   t.equal(stored('unknown', 10_999), 0);
   t.equal(stored('unknown', 11_000), 100);
   t.equal(stored('rejected', 11_001), 1_000);
-  t.equal(reader.takeUnstored(), 2 * 4_900 + 2 * 4_000 + 5_000, 'the others are counted');
-  t.equal(reader.takeUnstored(), 0);
-  t.equal(reader.takeDropped(), 0);
+  const unstored = 2 * 4_900 + 2 * 4_000 + 5_000;
+  t.same(reader.takeLost(), { ...NONE_LOST, unstored }, 'the others are counted');
+  t.same(reader.takeLost(), NONE_LOST);
   t.end();
 });
