@@ -28,14 +28,14 @@ import { UpstreamErrors } from '../telemetry/upstream-errors.js';
 import {
   ACCOUNT_LABELS_MAX,
   type Balances,
-  type CachedValue,
   type GroupQuotas,
   type SharedBalances,
 } from './primary-metrics.js';
 import { workersInListeners } from './settings-records.js';
 
-/** Members of `MetricsSource` that `connectParts` passes on unchanged. */
-type PassedMembers =
+/** What a scrape of `/metrics` reads from other objects of the gateway. */
+export interface ScrapedParts extends Pick<
+  MetricsSource,
   | 'bodies'
   | 'spans'
   | 'logRecords'
@@ -43,10 +43,8 @@ type PassedMembers =
   | 'webhooks'
   | 'credentials'
   | 'cacheStoredBytes'
-  | 'sharing';
-
-/** What a scrape of `/metrics` reads from other objects of the gateway. */
-export interface ScrapedParts extends Pick<MetricsSource, PassedMembers> {
+  | 'sharing'
+> {
   readonly registry: Registry;
   readonly accounting: Pick<LedgerFlush, 'state' | 'load'>;
   readonly groupQuotas: Pick<GroupQuotas, 'refresh' | 'value'>;
@@ -54,6 +52,14 @@ export interface ScrapedParts extends Pick<MetricsSource, PassedMembers> {
   readonly sharedBalances: Pick<SharedBalances, 'refresh' | 'value'> | undefined;
   /** Reads the samples of all gateways of the process group; undefined if this one is alone. */
   readonly readGroup: (() => Promise<FamilySamples>) | undefined;
+}
+
+/** Both first refresh what CachedValue has. */
+export interface Scrape {
+  /** Returns the samples of this process. */
+  read(): Promise<MetricsSnapshot>;
+  /** Returns the page of `/metrics`: of all gateways, if this one is in a process group. */
+  render(format: MetricsFormat): Promise<MetricsPage>;
 }
 
 export class GatewayMetrics {
@@ -70,9 +76,6 @@ export class GatewayMetrics {
   readonly #health: ThreadHealth;
   /** Returns what is used of an upstream's limits. */
   readonly upstreamUse: MetricsSource['upstreamUse'];
-  #source: MetricsSource | undefined;
-  #cachedValues: readonly Pick<CachedValue<unknown>, 'refresh'>[] = [];
-  #exposition: Exposition | undefined;
 
   constructor(settings: Settings, log: LogSwitchBuffer, counters: Pick<UpstreamCounters, 'useOf'>) {
     this.#settings = settings;
@@ -99,15 +102,19 @@ export class GatewayMetrics {
     return this.firstWorkerThread + this.#settings.workers;
   }
 
-  /** Connects the objects that are created after this one. To be called before `render` and `read`. */
-  connectParts({
+  close(): void {
+    this.#health.stop();
+  }
+
+  /** Returns what reads the metrics. Called once, when the other objects of the gateway have been created. */
+  scrapeOf({
     registry,
     accounting,
     groupQuotas,
     sharedBalances,
     readGroup,
     ...passed
-  }: ScrapedParts): void {
+  }: ScrapedParts): Scrape {
     const source: MetricsSource = {
       ...passed,
       version: packageVersion(),
@@ -125,30 +132,19 @@ export class GatewayMetrics {
       accounts: () =>
         this.#settings.metrics.account_labels ? accountSamples(registry, sharedBalances?.value) : [],
     };
-    this.#source = source;
-    this.#cachedValues = sharedBalances === undefined ? [groupQuotas] : [groupQuotas, sharedBalances];
     const readAlone = (): Promise<FamilySamples> => Promise.resolve(({ collect }) => collect(source));
-    this.#exposition = new Exposition(readGroup ?? readAlone);
-  }
-
-  /** Returns the samples of this process. `connectParts` was called before, as for `render`. */
-  async read(): Promise<MetricsSnapshot> {
-    await this.#refresh();
-    return readMetrics(this.#source!);
-  }
-
-  /** Returns the page of `/metrics`: of all gateways, if this one is in a process group. */
-  async render(format: MetricsFormat): Promise<MetricsPage> {
-    await this.#refresh();
-    return this.#exposition!.render(format);
-  }
-
-  async #refresh(): Promise<void> {
-    await Promise.all(this.#cachedValues.map((cachedValue) => cachedValue.refresh()));
-  }
-
-  close(): void {
-    this.#health.stop();
+    const exposition = new Exposition(readGroup ?? readAlone);
+    const refresh = () => Promise.all([groupQuotas.refresh(), sharedBalances?.refresh()]);
+    return {
+      read: async () => {
+        await refresh();
+        return readMetrics(source);
+      },
+      render: async (format) => {
+        await refresh();
+        return exposition.render(format);
+      },
+    };
   }
 }
 

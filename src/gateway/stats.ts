@@ -15,7 +15,7 @@ import type { MetricsFormat, MetricsPage } from '../telemetry/exposition.js';
 import type { CredentialStatus, StatusDocument } from '../telemetry/status-document.js';
 import type { Accounting } from './accounting.js';
 import type { GatewayLogs } from './gateway-logs.js';
-import type { GatewayMetrics } from './gateway-metrics.js';
+import type { GatewayMetrics, Scrape } from './gateway-metrics.js';
 import type { GatewayStateView } from './gateway-options.js';
 import type { Listeners } from './listeners.js';
 import { bodiesInWorkBytesOf } from './memory-limit.js';
@@ -46,6 +46,7 @@ interface StatsOptions {
 export class Stats {
   readonly #options: StatsOptions;
   readonly #processGroup: ProcessGroupStats;
+  readonly #scrape: Scrape;
   readonly #startedMs = performance.now();
 
   constructor(options: StatsOptions) {
@@ -57,7 +58,7 @@ export class Stats {
       // Without a group nobody is asked: the snapshot of this gateway, which is added, is all there is.
       readAll: (kind) => (group === undefined ? Promise.resolve(NO_SNAPSHOTS) : supervisor.readAll(kind)),
     }));
-    metrics.connectParts({
+    this.#scrape = metrics.scrapeOf({
       registry: accounting.registry,
       accounting: accounting.flush,
       bodies: {
@@ -80,7 +81,7 @@ export class Stats {
   /** Returns the snapshot of this gateway alone. */
   async read(kind: StatsKind): Promise<Snapshot> {
     const { metrics, accounting } = this.#options;
-    if (kind === 'metrics') return { metrics: await metrics.read() };
+    if (kind === 'metrics') return { metrics: await this.#scrape.read() };
     if (kind === 'accounts') return { accounts: [accounting.base.topAccounts.read()] };
     return { status: statusOf(this.#statusInputs(), metrics) };
   }
@@ -97,7 +98,7 @@ export class Stats {
 
   /** What `GET /metrics` returns. */
   page(format: MetricsFormat): Promise<MetricsPage> {
-    return this.#options.metrics.render(format);
+    return this.#scrape.render(format);
   }
 
   /**

@@ -11,16 +11,20 @@ type List = () => { readonly items: readonly object[]; readonly next: undefined 
 
 const ACCOUNT = { record: { id: 'acct_1', name: 'one' }, available: 2n, spent: 1n, callsToday: 7 };
 
-function metricsOf(t: Test, list: List, sharedBalances?: ScrapedParts['sharedBalances']): GatewayMetrics {
+function metricsOf(t: Test): GatewayMetrics {
   const yaml = `${SOUND_YAML}metrics: { account_labels: true }\n`;
   const { settings } = worldOf(t, { 'tollgate.yaml': yaml }).load();
   const metrics = new GatewayMetrics(settings, createLogSwitch(), { useOf: () => [] });
   t.teardown(() => metrics.close());
+  return metrics;
+}
+
+function scrapeOf(t: Test, list: List, sharedBalances?: ScrapedParts['sharedBalances']) {
   const accounting = {
     state: { unflushedAccounts: 3 },
     load: { flush: { durations: emptyHistogram([1, 2]), errors: 0, lagMs: 0 }, journalFills: [0] },
   };
-  metrics.connectParts({
+  return metricsOf(t).scrapeOf({
     registry: { catalog: { models: [] }, accounts: { list } } as unknown as Registry,
     accounting: accounting as unknown as ScrapedParts['accounting'],
     groupQuotas: { refresh: () => Promise.resolve(), value: [] },
@@ -35,11 +39,10 @@ function metricsOf(t: Test, list: List, sharedBalances?: ScrapedParts['sharedBal
     cacheStoredBytes: () => 0,
     sharing: () => undefined,
   });
-  return metrics;
 }
 
 void t.test('the stripes of threads are those that their names have', (t) => {
-  const metrics = metricsOf(t, () => ({ items: [], next: undefined }));
+  const metrics = metricsOf(t);
   const stripes = [metrics.threadOfListener(0), metrics.firstWorkerThread, metrics.tracesThread];
   t.same(
     stripes.map((stripe) => metrics.threads[stripe]),
@@ -50,7 +53,7 @@ void t.test('the stripes of threads are those that their names have', (t) => {
 
 void t.test('a row of an account that cannot be read costs the samples of accounts alone', async (t) => {
   let isDamaged = false;
-  const metrics = metricsOf(t, () => {
+  const metrics = scrapeOf(t, () => {
     if (isDamaged) throw new StoreError('damaged', 'a row of an account is damaged');
     return { items: [ACCOUNT], next: undefined };
   });
@@ -73,7 +76,7 @@ void t.test('a shared balance is that of all, or left out while it is not known'
   const value = new Map<string, bigint>();
   let refreshes = 0;
   const refresh = () => Promise.resolve(void (refreshes += 1));
-  const metrics = metricsOf(t, () => ({ items: [ACCOUNT], next: undefined }), { refresh, value });
+  const metrics = scrapeOf(t, () => ({ items: [ACCOUNT], next: undefined }), { refresh, value });
   const samplesOf = async (): Promise<string[]> => {
     const { body } = await metrics.render('prometheus');
     return body.toString().match(/^tollgate_account_.*$/gm) ?? [];
