@@ -77,6 +77,7 @@ export interface IdempotencyServiceOptions {
 
 /** This thread's end of a listener's port, and the bytes of the replays that the listener sends now. */
 interface ListenerPort {
+  readonly index: number;
   readonly port: MessagePort;
   replayingBytes: number;
 }
@@ -88,7 +89,6 @@ interface CallInProgress {
 
 interface LockQuestion {
   readonly listener: ListenerPort;
-  readonly listenerIndex: number;
   readonly question: Question;
 }
 
@@ -124,10 +124,10 @@ export class IdempotencyService implements FlushedResponses {
 
   /** Connects a new listener, by this thread's end of its port. */
   attach(listenerIndex: number, port: MessagePort): void {
-    const listener = { port, replayingBytes: 0 };
+    const listener = { index: listenerIndex, port, replayingBytes: 0 };
     this.#listeners.set(listenerIndex, listener);
     port.on('message', (message: ListenerMessage) => {
-      this.#onMessage(listenerIndex, listener, message);
+      this.#onMessage(listener, message);
       // The other ports are read before a lock is decided on. A message without a reply does not need that.
       if (this.#questions.length > 0) this.#readPorts();
     });
@@ -198,11 +198,11 @@ export class IdempotencyService implements FlushedResponses {
 
   /** Reads all ports to their ends, then decides on the lock requests among the messages, in their order. */
   #readPorts(): void {
-    for (const [listenerIndex, listener] of this.#listeners) {
+    for (const listener of this.#listeners.values()) {
       for (;;) {
         const received = receiveMessageOnPort(listener.port);
         if (received === undefined) break;
-        this.#onMessage(listenerIndex, listener, received.message as ListenerMessage);
+        this.#onMessage(listener, received.message as ListenerMessage);
       }
     }
     const questions = this.#questions;
@@ -211,9 +211,9 @@ export class IdempotencyService implements FlushedResponses {
   }
 
   /** Carries a message out, or adds a lock request to `#questions`, on which `#readPorts` decides. */
-  #onMessage(listenerIndex: number, listener: ListenerPort, message: ListenerMessage): void {
+  #onMessage(listener: ListenerPort, message: ListenerMessage): void {
     if ('ask' in message) {
-      this.#questions.push({ listenerIndex, listener, question: message });
+      this.#questions.push({ listener, question: message });
       return;
     }
     switch (message.kind) {
@@ -223,7 +223,7 @@ export class IdempotencyService implements FlushedResponses {
         const endedMs = asWallMs(Math.floor(this.#options.clock.wallMs()));
         const isStored = this.#responses.keep(
           { ...lock, endedMs, stream, fallback, bytes },
-          { listener: listenerIndex, position },
+          { listener: listener.index, position },
         );
         if (!isStored) this.#releaseShared([lock]);
         return;
@@ -233,7 +233,7 @@ export class IdempotencyService implements FlushedResponses {
         this.#releaseShared([message.lock]);
         return;
       case 'forget':
-        this.#responses.forget(message.lock, { listener: listenerIndex, position: message.position });
+        this.#responses.forget(message.lock, { listener: listener.index, position: message.position });
         return;
       case 'replayed':
         this.#countReplay(listener, -message.bytes);
@@ -243,10 +243,10 @@ export class IdempotencyService implements FlushedResponses {
   }
 
   /** Replies in any case: a listener waits for the reply without a bound of its own. */
-  #reply({ listenerIndex, listener, question: { id, ask } }: LockQuestion): void {
+  #reply({ listener, question: { id, ask } }: LockQuestion): void {
     let reply: AskReply;
     try {
-      reply = { id, ok: true, result: this.#decideLock(listenerIndex, listener, ask as LockRequest) };
+      reply = { id, ok: true, result: this.#decideLock(listener, ask as LockRequest) };
     } catch (error) {
       const isLockError = error instanceof SharedLockError;
       if (isLockError)
@@ -262,7 +262,7 @@ export class IdempotencyService implements FlushedResponses {
    * Decides on a lock: calls in progress here come first, then stored responses, then locks of other
    * processes. Throws if the store cannot be read, and SharedLockError.
    */
-  #decideLock(listenerIndex: number, listener: ListenerPort, lock: LockRequest): LockReply {
+  #decideLock(listener: ListenerPort, lock: LockRequest): LockReply {
     const name = nameOfResponse(lock);
     const call = this.#inProgress.get(name);
     if (call !== undefined) return stateInProgress(call.lock.bodyDigest, lock);
@@ -289,7 +289,7 @@ export class IdempotencyService implements FlushedResponses {
       if (stored !== undefined) this.#releaseShared([lock]);
     }
     if (stored === undefined) {
-      this.#inProgress.set(name, { lock, listener: listenerIndex });
+      this.#inProgress.set(name, { lock, listener: listener.index });
       return { state: 'new' };
     }
     const { bodyDigest, stream, fallback, bytes } = stored.record;
