@@ -112,15 +112,11 @@ async function start(message: StartGateway): Promise<void> {
     // Without `sharing` the code for sharing is not loaded.
     const openHosts =
       settings.sharing === undefined ? undefined : (await import('../sharing/open-hosts.js')).openHosts;
+    const ownMessage = { ...message, settings };
     gateway = new Gateway({
-      store: await openWhenFree({ ...message, settings }),
-      settings,
-      demo: message.demo,
-      group: message.group,
+      ...ownMessage,
+      store: await openWhenFree(ownMessage),
       openHosts,
-      inForce: message.inForce,
-      leads: message.leads,
-      joins: message.joins,
       supervisor,
       log,
       logSwitch,

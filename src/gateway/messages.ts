@@ -39,11 +39,11 @@ export interface StartGateway {
   readonly settings: Settings;
   /** Whether the built-in demo runs. It creates a demo account in an empty store. */
   readonly demo: boolean;
-  /** The settings as operators see them. */
+  /** The settings as operators see them, without secrets. */
   readonly inForce: readonly SettingInForce[];
   /** Present if several gateways share a data directory and its limits. */
   readonly group?: GroupPosition | undefined;
-  /** Whether the gateway opens the admin interface at its start. */
+  /** Whether the gateway opens the admin interface at its start; otherwise only at `lead`. */
   readonly leads: boolean;
   /**
    * Whether other gateways of the group listen on the ports already. The gateway then shares the ports with

@@ -85,7 +85,6 @@ export class Traces {
   readonly #spans: { readonly sampling: Sampling; readonly budget: SharedArrayBuffer } | undefined;
   /** Undefined if no log records are exported. */
   readonly #logRecordBudget: SharedArrayBuffer | undefined;
-  readonly #accountIdOf: TracesOptions['accountIdOf'];
   readonly #thread: Worker;
   /** Resolves when the thread has ended, also if it fails before `close`. */
   readonly #exit: Promise<unknown>;
@@ -109,7 +108,6 @@ export class Traces {
     }
     this.#spans = exported.spans ? { sampling, budget: createExportBudget() } : undefined;
     this.#logRecordBudget = exported.logRecords ? createExportBudget() : undefined;
-    this.#accountIdOf = accountIdOf;
     const init: SpanExportInit = {
       spans: this.#spans?.budget,
       logRecords: this.#logRecordBudget,
@@ -122,7 +120,10 @@ export class Traces {
       name: 'traces',
       resourceLimits: threadMemory(),
     });
-    this.#thread.on('message', ({ accounts }: FromSpanExport) => this.#sendIds(accounts));
+    // The exporting thread cannot read the store.
+    this.#thread.on('message', ({ accounts }: FromSpanExport) =>
+      this.#send({ kind: 'ids', ids: accounts.map((account) => [account, accountIdOf(account)]) }),
+    );
     const failure =
       'the thread that exports to OpenTelemetry failed; all is dropped until the gateway is started anew';
     this.#thread.on('error', (error) => {
@@ -182,11 +183,6 @@ export class Traces {
     const timer = setTimeout(() => void this.#thread.terminate(), CLOSE_WAIT_MS_MAX);
     await this.#exit;
     clearTimeout(timer);
-  }
-
-  /** Replies to the exporting thread, which cannot read the store. */
-  #sendIds(accounts: readonly AccountIndex[]): void {
-    this.#send({ kind: 'ids', ids: accounts.map((account) => [account, this.#accountIdOf(account)]) });
   }
 
   #send(message: ToSpanExport, transfer: readonly MessageChannel['port1'][] = []): void {

@@ -132,19 +132,22 @@ export interface CallSink {
   append(call: CallRecord): void;
 }
 
-export interface CallView {
+type SameInView =
+  | 'route'
+  | 'account'
+  | 'key'
+  | 'model'
+  | 'upstream'
+  | 'stream'
+  | 'cache'
+  | 'status'
+  | 'code'
+  | 'error';
+
+export interface CallView extends Pick<CallRecord, SameInView> {
   readonly time: string;
   readonly request_id: string;
-  readonly route: string;
-  readonly account: string | null;
-  readonly key: string | null;
-  readonly model: string | null;
   readonly answered_model: string | null;
-  readonly upstream: string | null;
-  readonly stream: boolean;
-  readonly cache: 'hit' | 'miss' | null;
-  readonly status: number | null;
-  readonly code: string | null;
   readonly prompt_tokens: number | null;
   readonly cached_tokens: number | null;
   readonly cache_write_tokens: number | null;
@@ -157,26 +160,16 @@ export interface CallView {
   readonly duration_ms: number;
   readonly queued_ms: number;
   readonly admitted_ms: number | null;
-  readonly error: string | null;
   readonly attempts: readonly AttemptView[];
   readonly quotas: readonly QuotaView[];
 }
 
-interface AttemptView {
-  readonly upstream: string | null;
-  readonly model: string | null;
-  readonly status: number | null;
-  readonly code: string | null;
+interface AttemptView extends Omit<CallAttempt, 'startMs' | 'durationMs'> {
   readonly start_ms: number;
   readonly duration_ms: number;
-  readonly error: string | null;
 }
 
-interface QuotaView {
-  readonly scope: QuotaLeft['scope'];
-  /** As in QuotaLeft. */
-  readonly id: string | null;
-  readonly quota: string;
+interface QuotaView extends Omit<QuotaLeft, 'left'> {
   /** A decimal text is an amount of money in units of the currency. */
   readonly left: number | string;
 }
