@@ -8,7 +8,7 @@
  * this process knows. So the end of the process ends all pending sign-ins.
  *
  * Must hold: a code is accepted only from the browser that began the sign-in, once, and in time. So the
- * proofs are derived from the time in the cookie too.
+ * proofs are derived from the time in the cookie too. Further test: test/hostile/oidc.test.ts.
  */
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import { OIDC_CALLBACK_PATH, OIDC_START_PATH } from '../config/oidc-schema.js';
@@ -36,7 +36,7 @@ const USED_MAX = 10_000;
 const VALUES_SHOWN_MAX = 20;
 
 interface OidcOptions {
-  /** Returns admin.oidc of the settings in force, which a reload may change; undefined if it is not set. */
+  /** Returns admin.oidc of the settings in force, the same object until a reload; undefined if not set. */
   readonly settings: () => OidcSettings | undefined;
   /** Opens a console session and returns its `set-cookie`. */
   readonly openSession: (head: RequestHead, session: NewSession, secure: boolean) => string;
@@ -230,8 +230,8 @@ export class OidcSignIn {
    * the provider's site. A name with HOST_COOKIE requires the path `/`.
    */
   #cookie(settings: OidcSettings, value: string, seconds: number): string {
-    const [path, secure] = isSecure(settings) ? ['/', '; Secure'] : [OIDC_START_PATH, ''];
-    return `${this.#cookieName(settings)}=${value}; Path=${path}; Max-Age=${seconds}; HttpOnly; SameSite=Lax${secure}`;
+    const secure = isSecure(settings) ? '; Secure' : '';
+    return `${this.#cookieName(settings)}=${value}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Lax${secure}`;
   }
 }
 

@@ -81,7 +81,7 @@ void t.test('from the first address to the session', async (t) => {
   t.match(
     begun.headers['set-cookie']?.[0],
     new RegExp(
-      `^tollgate-sign-in-${house.port}=\\d+\\.[\\w-]{43}; Path=/admin/session/oidc; Max-Age=600; HttpOnly; SameSite=Lax$`,
+      `^tollgate-sign-in-${house.port}=\\d+\\.[\\w-]{43}; Path=/; Max-Age=600; HttpOnly; SameSite=Lax$`,
     ),
   );
   t.equal(begun.headers['cache-control'], 'no-store');
@@ -102,7 +102,7 @@ void t.test('from the first address to the session', async (t) => {
   t.match(done, { status: 303, headers: { location: '/', 'referrer-policy': 'no-referrer' }, body: '' });
   const [session = '', pending = '', ...more] = done.headers['set-cookie'] ?? [];
   t.match(session, /^tollgate-session-\d+=[\w-]{43}; Path=\/; Max-Age=43200; HttpOnly; SameSite=Strict$/);
-  t.match(pending, /^tollgate-sign-in-\d+=; Path=\/admin\/session\/oidc; Max-Age=0; HttpOnly; SameSite=Lax$/);
+  t.match(pending, /^tollgate-sign-in-\d+=; Path=\/; Max-Age=0; HttpOnly; SameSite=Lax$/);
   t.same(more, []);
   t.match(await world.session(), { signed_in: true, who: 'oidc:ann@example.com', role: 'admin' });
   t.equal((await visitor.ask(new URL('/', world.start))).status, 200, 'the console');
