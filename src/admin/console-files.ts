@@ -10,7 +10,7 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { HttpResponse } from 'uWebSockets.js';
-import { endWith, type RequestHead } from './http.js';
+import type { RequestHead } from './http.js';
 
 const FOLDER = fileURLToPath(new URL('../console/', import.meta.url));
 /** The page is served at `/`, all other files below ASSETS_PATH. */
@@ -82,7 +82,7 @@ export class ConsoleFiles {
    * Sends the file at that path, or only its headers to a HEAD (whose `method` is GET too). Returns false,
    * and sends nothing, if no file is there or for another method.
    */
-  serve(response: HttpResponse, { method, isHead, path, acceptEncoding }: RequestHead): boolean {
+  serve(response: HttpResponse, { method, path, acceptEncoding }: RequestHead): boolean {
     const file = method === 'GET' ? this.#files.get(path) : undefined;
     if (file === undefined) return false;
     const isCompressed = ACCEPTS_GZIP.test(acceptEncoding);
@@ -92,7 +92,7 @@ export class ConsoleFiles {
       response.writeHeader('cache-control', file.cacheControl);
       if (isCompressed) response.writeHeader('content-encoding', 'gzip');
       for (const [name, value] of HEADERS) response.writeHeader(name, value);
-      endWith(response, body, isHead);
+      response.end(body);
     });
     return true;
   }

@@ -9,7 +9,7 @@
 import { isUtf8 } from 'node:buffer';
 import { STATUS_CODES } from 'node:http';
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
-import { errorBody, type ErrorRecord, statusOf } from '../core/errors.js';
+import { errorBody, type ErrorRecord, invariant, statusOf } from '../core/errors.js';
 import { BODY_BYTES_UNCOUNTED } from '../core/limits.js';
 import { CONSOLE_HEADER, CONSOLE_HEADER_VALUE } from './addresses.js';
 import { JSON_TYPE } from './route.js';
@@ -82,17 +82,13 @@ const NOT_UTF8 = responseOfError({ code: 'invalid_parameters', message: 'the bod
 export type Guard = (work: () => void | Promise<void>) => void;
 
 /** `errorOf`: makes the error response of what was thrown, and logs what was thrown if it is a bug. */
-export function guardOf(
-  response: HttpResponse,
-  isHead: boolean,
-  errorOf: (error: unknown) => AdminResponse,
-): Guard {
+export function guardOf(response: HttpResponse, errorOf: (error: unknown) => AdminResponse): Guard {
   const fail = (error: unknown): void => {
     const errorResponse = errorOf(error);
     try {
       // A response that has begun must not look complete, so its connection is cut.
       if (response.getWriteOffset() > 0) response.close();
-      else send(response, errorResponse, isHead, 'close');
+      else send(response, errorResponse, 'close');
     } catch {
       // The response has ended, or its client has left. µWS then throws at any access to the response.
     }
@@ -113,7 +109,6 @@ export function guardOf(
  */
 export function withBody(
   response: HttpResponse,
-  { isHead }: RequestHead,
   bytesMax: number,
   guard: Guard,
   onBody: (body: string) => void | Promise<void>,
@@ -131,7 +126,7 @@ export function withBody(
     hasEnded = isLast || bytesRead > bytesMax;
     if (bytesRead > bytesMax) {
       const message = `The body must have at most ${bytesMax} bytes.`;
-      send(response, responseOfError({ code: 'request_too_large', message }), isHead, 'close');
+      send(response, responseOfError({ code: 'request_too_large', message }), 'close');
       return;
     }
     // µWS reuses the chunk's memory when this function returns.
@@ -140,7 +135,7 @@ export function withBody(
     const body = Buffer.concat(chunks);
     // From here on `onBody` must notice if the client leaves, by `sendWhenReady` or its own onAborted.
     if (isUtf8(body)) guard(() => onBody(body.toString('utf8')));
-    else send(response, NOT_UTF8, isHead, 'keep');
+    else send(response, NOT_UTF8);
   });
 }
 
@@ -192,16 +187,15 @@ export function okResponse(view: object): AdminResponse {
 export function sendWhenReady(
   response: HttpResponse,
   content: AdminResponse | Promise<AdminResponse>,
-  isHead: boolean,
   requesterLeft = new AbortController(),
 ): void | Promise<void> {
   if (!(content instanceof Promise)) {
-    send(response, content, isHead, 'keep');
+    send(response, content);
     return;
   }
   response.onAborted(() => requesterLeft.abort());
   return content.then((lateContent) => {
-    if (!requesterLeft.signal.aborted) send(response, lateContent, isHead, 'keep');
+    if (!requesterLeft.signal.aborted) send(response, lateContent);
   });
 }
 
@@ -212,8 +206,7 @@ type ConnectionEnd = 'keep' | 'close';
 export function send(
   response: HttpResponse,
   content: AdminResponse,
-  isHead: boolean,
-  connection: ConnectionEnd,
+  connection: ConnectionEnd = 'keep',
 ): void {
   response.cork(() => {
     response.writeStatus(`${content.status} ${STATUS_CODES[content.status] ?? ''}`);
@@ -232,7 +225,7 @@ export function send(
       response.writeHeader('retry-after', String(content.retryAfterSeconds));
     }
     // As bytes, because µWS does not write every character of a text that is not JSON as UTF-8.
-    endWith(response, Buffer.from(content.body), isHead, connection);
+    response.end(Buffer.from(content.body), connection === 'close');
   });
 }
 
@@ -262,7 +255,7 @@ export function hasUnreadBody(request: HttpRequest, { method }: RequestHead): bo
 export function closeAfter(response: HttpResponse): void {
   const end = response.end.bind(response);
   response.end = (body) => end(body, response.getWriteOffset() === 0);
-  // For a HEAD: µWS does not close the connection itself, because `endWith` has written the content-length.
+  // For a HEAD: µWS does not close the connection itself, because `leaveOutBody` writes the content-length.
   response.endWithoutBody = () => {
     let isGone = false;
     response.onAborted(() => {
@@ -278,21 +271,15 @@ export function closeAfter(response: HttpResponse): void {
 }
 
 /**
- * Ends a response whose headers are written. To be called within `cork`. After a HEAD the connection stays
- * open, unless `closeAfter` was called.
+ * Makes the response to a HEAD end with the length of its body in place of the body, whichever code ends it.
+ * To be called after `closeAfter`, without which the connection stays open. The body must be one Buffer.
  */
-export function endWith(
-  response: HttpResponse,
-  body: Buffer,
-  isHead: boolean,
-  connection: ConnectionEnd = 'keep',
-): void {
-  if (!isHead) {
-    response.end(body, connection === 'close');
-    return;
-  }
-  // The response to a HEAD has the length of the body without the body. The length is no argument of
-  // endWithoutBody: µWS 20.41 would wait for the body, and end the process if nothing else waits.
-  response.writeHeader('content-length', String(body.length));
-  response.endWithoutBody();
+export function leaveOutBody(response: HttpResponse): void {
+  response.end = (body) => {
+    invariant(Buffer.isBuffer(body), 'the response to a HEAD has a body of a known length');
+    // The length is no argument of endWithoutBody: µWS 20.41 would wait for the body, and end the process if
+    // nothing else waits.
+    response.writeHeader('content-length', String(body.length));
+    return response.endWithoutBody();
+  };
 }

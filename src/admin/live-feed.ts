@@ -26,9 +26,6 @@ import { isFull, responseOfError, send } from './http.js';
 
 const readQuery = createReader(RangeQuery, 'query parameter');
 
-/** An argument of `send`. A HEAD does not come here, because server.ts rejects it. */
-const IS_HEAD = false;
-
 /**
  * From this many open streams on, only operators without a stream may open one (`isFull` of http.ts). Sixty
  * streams took no measurable CPU.
@@ -102,13 +99,13 @@ export class LiveFeed {
       const message = 'Another process of this gateway has the interface now: connect again.';
       const error = responseOfError({ code: 'overloaded', message, retryAfterSeconds: 1 });
       // Closes the connection, on which the page would reach this gateway again.
-      send(response, error, IS_HEAD, 'close');
+      send(response, error, 'close');
       return;
     }
     if (isFull(this.#subscribers, SUBSCRIBERS_MAX, who)) {
       const message = `${this.#subscribers.size} pages watch already: close one.`;
       const error = responseOfError({ code: 'overloaded', message, retryAfterSeconds: 60 });
-      send(response, error, IS_HEAD, 'keep');
+      send(response, error);
       return;
     }
     const { seconds } = HISTORY_RINGS[ring];

@@ -26,9 +26,6 @@ const CALLS_MAX = 16;
 /** Any text that a header can carry. The listener checks whether the text is a key, and explains errors. */
 const KEY_PATTERN = /^[\x21-\x7e]{1,500}$/;
 
-/** An argument of `send`: the request is a POST. */
-const IS_HEAD = false;
-
 /** The headers of the listener's response that are relayed to the page. */
 const HEADERS_RELAYED = /^(?:content-type|retry-after|x-request-id|x-ratelimit-.*)$/;
 
@@ -63,13 +60,13 @@ export class Playground {
     const chatCall = chatCallIn(body);
     if (chatCall === undefined) {
       const message = 'the body must be {"key":"sk-…","request":{…}}, with a chat call as its request';
-      send(response, responseOfError({ code: 'invalid_parameters', message }), IS_HEAD, 'keep');
+      send(response, responseOfError({ code: 'invalid_parameters', message }));
       return;
     }
     if (isFull(this.#calls, CALLS_MAX, who)) {
       const message = `${this.#calls.size} calls of the playground are under way: wait for one of them`;
       const error = responseOfError({ code: 'overloaded', message, retryAfterSeconds: 5 });
-      send(response, error, IS_HEAD, 'keep');
+      send(response, error);
       return;
     }
     const outgoing = this.#send(chatCall.key, chatCall.request);
@@ -93,7 +90,7 @@ export class Playground {
       if (hasEnded || hasResponded) return;
       onEnd();
       const message = `the gateway's own public port cannot be reached: ${error.message}`;
-      send(response, responseOfError({ code: 'internal_error', message }), IS_HEAD, 'keep');
+      send(response, responseOfError({ code: 'internal_error', message }));
     });
     outgoing.once('response', (incoming) => {
       hasResponded = true;

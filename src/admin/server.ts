@@ -24,10 +24,10 @@ import { ConsoleFiles } from './console-files.js';
 import {
   type AdminResponse,
   closeAfter,
-  endWith,
   type Guard,
   guardOf,
   hasUnreadBody,
+  leaveOutBody,
   methodNotAllowed,
   okResponse,
   readHead,
@@ -94,7 +94,8 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
     const { method, path, isHead } = head;
     // After `stop` the connection has to end, and so it has if a body comes that nobody will read.
     if (!isAccepting || hasUnreadBody(request, head)) closeAfter(response);
-    const guard = guardOf(response, isHead, (error) => services.api.errorResponseOf(method, path, error));
+    if (isHead) leaveOutBody(response);
+    const guard = guardOf(response, (error) => services.api.errorResponseOf(method, path, error));
     guard(() => serve(response, head, services, guard));
   });
 
@@ -165,7 +166,7 @@ function servicesOf(options: AdminOptions, port: () => number): Services {
 /** The header `accept` chooses between Prometheus' text and OpenMetrics. */
 async function serveMetrics(
   response: HttpResponse,
-  { accept, isHead }: RequestHead,
+  { accept }: RequestHead,
   metrics: AdminOptions['metrics'],
 ): Promise<void> {
   // The client may leave while the page is made. `sendWhenReady` sends texts, and the page is bytes. The cast
@@ -179,7 +180,7 @@ async function serveMetrics(
   response.cork(() => {
     response.writeHeader('content-type', contentType);
     response.writeHeader('cache-control', 'no-store');
-    endWith(response, body, isHead);
+    response.end(body);
   });
 }
 
@@ -205,7 +206,7 @@ function serve(
   if (head.method === 'GET' && serveHealth(response, head, readiness)) return;
   const hostRejection = authentication.hostRejectionOf(head);
   if (hostRejection !== undefined) {
-    send(response, hostRejection, head.isHead, 'close');
+    send(response, hostRejection, 'close');
     return;
   }
   if (head.method === 'GET' && head.path === '/metrics') return serveMetrics(response, head, metrics);
@@ -213,7 +214,7 @@ function serve(
   const operator = authentication.identify(response, head);
   if (!('rejection' in operator)) return serveOperator(response, head, services, guard, operator);
   // The connection is closed, so that the body need not be read.
-  send(response, operator.rejection, head.isHead, 'close');
+  send(response, operator.rejection, 'close');
 }
 
 /** Serves the console's files and its sign-in, which need no token. Returns false for any other request. */
@@ -230,20 +231,20 @@ function serveWithoutToken(
       // A copy, because µWS reuses the memory once this callback returns.
       const address = response.getRemoteAddress().slice(0);
       // The Guard around this function gets no Promise from it, so this one has its own.
-      guard(() => sendWhenReady(response, oidc.serve(head, address, remoteAddressOf(response)), head.isHead));
-    } else send(response, methodNotAllowed(method, ['GET']), head.isHead, 'close');
+      guard(() => sendWhenReady(response, oidc.serve(head, address, remoteAddressOf(response))));
+    } else send(response, methodNotAllowed(method, ['GET']), 'close');
     return true;
   }
   if (path !== SESSION_PATH) return files.serve(response, head);
   if (method === 'GET') {
-    send(response, authentication.sessionOf(head, oidc.view()), head.isHead, 'keep');
+    send(response, authentication.sessionOf(head, oidc.view()));
     return true;
   }
   if (method !== 'POST' && method !== 'DELETE') return false;
-  withBody(response, head, ADMIN_BODY_BYTES_MAX, guard, (body) => {
+  withBody(response, ADMIN_BODY_BYTES_MAX, guard, (body) => {
     const isSignIn = method === 'POST';
     const content = isSignIn ? authentication.signIn(response, head, body) : authentication.signOut(head);
-    send(response, content, head.isHead, 'keep');
+    send(response, content);
   });
   return true;
 }
@@ -263,35 +264,30 @@ function serveOperator(
   const rejection =
     route === undefined ? otherMethodRejectionOf(head) : roleRejectionOf(operator.role, route);
   if (rejection !== undefined) {
-    send(response, rejection, head.isHead, 'close');
+    send(response, rejection, 'close');
     return;
   }
   if (route === LIVE_ROUTE) {
     if (!head.isHead)
       return live.subscribe(response, query, operator.who, () => authentication.stillAdmits(head));
     // A HEAD, whose `method` is GET, would begin a stream that nobody reads.
-    send(response, methodNotAllowed('HEAD', [LIVE_ROUTE.method]), head.isHead, 'close');
+    send(response, methodNotAllowed('HEAD', [LIVE_ROUTE.method]), 'close');
     return;
   }
   if (route === PLAYGROUND_ADDRESS_ROUTE) {
-    send(response, playground.describe(), head.isHead, 'keep');
+    send(response, playground.describe());
     return;
   }
   if (route === PLAYGROUND_ROUTE) {
-    withBody(response, head, PLAYGROUND_BODY_BYTES_MAX, guard, (body) =>
+    withBody(response, PLAYGROUND_BODY_BYTES_MAX, guard, (body) =>
       playground.serve(response, body, operator.who, guard),
     );
     return;
   }
   const routed = api.find(method, path, { operator, from: remoteAddressOf(response) });
-  withBody(response, head, routed.bodyBytesMax, guard, (body) => {
+  withBody(response, routed.bodyBytesMax, guard, (body) => {
     const requesterLeft = new AbortController();
-    return sendWhenReady(
-      response,
-      routed.handle(query, body, requesterLeft.signal),
-      head.isHead,
-      requesterLeft,
-    );
+    return sendWhenReady(response, routed.handle(query, body, requesterLeft.signal), requesterLeft);
   });
 }
 
@@ -307,12 +303,12 @@ const remoteAddressOf = (response: HttpResponse): string =>
 /** Responds under any Host, because probes send the address of a pod. Returns false for any other path. */
 function serveHealth(response: HttpResponse, head: RequestHead, readiness: () => boolean): boolean {
   if (head.path === '/healthz') {
-    send(response, okResponse({ status: 'ok', pid: process.pid }), head.isHead, 'keep');
+    send(response, okResponse({ status: 'ok', pid: process.pid }));
     return true;
   }
   if (head.path !== '/readyz') return false;
   const isReady = readiness();
   const content = okResponse({ status: isReady ? 'ready' : 'not ready' });
-  send(response, { ...content, status: isReady ? 200 : 503 }, head.isHead, 'keep');
+  send(response, { ...content, status: isReady ? 200 : 503 });
   return true;
 }
