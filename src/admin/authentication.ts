@@ -140,7 +140,7 @@ export class AdminAuthentication {
     const token = bearerOf(head);
     // No valid token needs a longer header, which would cost a long hash.
     if (token === undefined || head.authorization.length > AUTHORIZATION_CHARS_MAX) return undefined;
-    return this.#identifyOf(token)?.();
+    return this.#identifyOf(token)?.('request');
   }
 
   /**
@@ -151,14 +151,22 @@ export class AdminAuthentication {
     if (this.#token.accepts(token)) return () => BOOTSTRAP;
     if (!isOperatorToken(token)) return undefined;
     const digest = digestOfToken(token);
-    return () => {
+    return (purpose) => {
       try {
-        return this.#operators.identityOf(digest);
+        return this.#operators.identityOf(digest, purpose);
       } catch {
         // A damaged row admits nobody. The list of operators reports the damage.
         return undefined;
       }
     };
+  }
+
+  /**
+   * Ends the sessions of operators who may not go on. To be called each second, because settings and
+   * operators may change without a request, and before each change that an operator makes here.
+   */
+  endRevoked(): void {
+    this.#sessions.endRevoked();
   }
 
   /** Whether the session or token of the request is still valid: a stream may outlast it. */
@@ -187,7 +195,7 @@ export class AdminAuthentication {
       return responseOfError({ code: 'invalid_parameters', message });
     }
     const identify = this.#identifyOf(token);
-    const operator = identify?.();
+    const operator = identify?.('request');
     if (identify === undefined || operator === undefined) return this.#rejectWrongToken(response);
     const setCookie = this.openSession(head, { identify, who: operator.who });
     return { ...okResponse(this.#viewOf({ operator, secondsLeft: SESSION_SECONDS })), setCookie };

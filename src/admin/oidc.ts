@@ -124,7 +124,7 @@ export class OidcSignIn {
     const { claims, logoutUrl } = await provider.resultFrom(head.query, proofs);
     const person = personOf(claims, settings);
     const identify = this.#identifyOf(person, settings);
-    const operator = identify();
+    const operator = identify('request');
     if (operator === undefined) throw new SignInError('no_role', noRoleText(person, settings));
     const fields = { ...operator, sub: person.sub, from: addressText };
     this.#options.log.record('an operator signed in at the OpenID Connect provider', fields);

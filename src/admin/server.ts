@@ -43,6 +43,9 @@ import type { OidcSettings } from './oidc-claims.js';
 import { LIVE_ROUTE, OTHER_ROUTES, PLAYGROUND_ADDRESS_ROUTE, PLAYGROUND_ROUTE } from './other-routes.js';
 import { ADMIN_BODY_BYTES_MAX } from './route.js';
 
+/** Takes 1 ms of each second, if there are as many console sessions as there may be. */
+const REVOKE_MS = 1_000;
+
 export interface AdminOptions extends Omit<AdminApiOptions, 'accountSpans'> {
   readonly host: string;
   /** The port to listen on; 0 for any free port. */
@@ -107,6 +110,7 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
         return;
       }
       let isOpen = true;
+      const revoking = setInterval(() => services.authentication.endRevoked(), REVOKE_MS).unref();
       openPort = uWS.us_socket_local_port(socket);
       resolve({
         port: openPort,
@@ -118,6 +122,7 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
         close: () => {
           // Ends live streams too: each is forgotten when its connection is closed.
           if (isOpen) app.close();
+          clearInterval(revoking);
           isOpen = false;
         },
       });
@@ -284,6 +289,7 @@ function serveOperator(
     );
     return;
   }
+  if (method !== 'GET') authentication.endRevoked();
   const routed = api.find(method, path, { operator, from: remoteAddressOf(response) });
   withBody(response, routed.bodyBytesMax, guard, (body) => {
     const requesterLeft = new AbortController();

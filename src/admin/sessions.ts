@@ -51,7 +51,7 @@ export class Sessions {
 
   /**
    * Opens a session and returns its secret, 43 characters of base64url. The session ends after
-   * SESSION_SECONDS, or at the first `find` at which `identify` returns undefined.
+   * SESSION_SECONDS, or at the first `find` or `endRevoked` at which `identify` returns undefined.
    */
   open(session: NewSession): string {
     const nowMs = this.#clock.monotonicMs();
@@ -89,10 +89,16 @@ export class Sessions {
     const session = this.#sessions.get(digest);
     if (session === undefined) return undefined;
     const remainingMs = session.endMs - this.#clock.monotonicMs();
-    const operator = remainingMs > 0 ? session.identify() : undefined;
+    const operator = remainingMs > 0 ? session.identify('request') : undefined;
     if (operator !== undefined) return { operator, secondsLeft: Math.ceil(remainingMs / MS_PER_SECOND) };
     this.#sessions.delete(digest);
     return undefined;
+  }
+
+  /** Ends each session whose operator may not go on now, or it would go on if the operator may again. */
+  endRevoked(): void {
+    for (const [digest, { identify }] of this.#sessions)
+      if (identify('check') === undefined) this.#sessions.delete(digest);
   }
 
   /** Ends the session, if there is one, and returns its `logoutUrl`. */

@@ -50,9 +50,10 @@ export interface Operator {
 
 /**
  * Returns the operator of a console session, or undefined if the operator was disabled or deleted. It is
- * called at each request, so that a change of an operator takes effect at once.
+ * called at each request, so that a change of an operator takes effect at once. A `check` is no use of a
+ * token.
  */
-export type Identify = () => Operator | undefined;
+export type Identify = (purpose: 'request' | 'check') => Operator | undefined;
 
 /** The operator of requests with the admin token of the data directory, or of the environment. */
 export const BOOTSTRAP: Operator = { who: 'bootstrap', role: 'admin' };

@@ -175,13 +175,13 @@ export class Operators {
 
   /**
    * The operator whose token has that digest; undefined if there is none, or it is disabled or expired. A
-   * lookup that finds an operator counts as a use. Takes 5 µs.
+   * lookup for a request that finds an operator counts as a use. Takes 5 µs.
    */
-  identityOf(digest: string): Operator | undefined {
+  identityOf(digest: string, purpose: 'request' | 'check' = 'request'): Operator | undefined {
     const record = this.#context.store.operators.find(digest);
     const nowMs = this.#nowMs;
     if (record === undefined || !record.active || isExpired(record, nowMs)) return undefined;
-    this.#recordUse(record.id, Math.floor(nowMs / 1_000));
+    if (purpose === 'request') this.#recordUse(record.id, Math.floor(nowMs / 1_000));
     return { who: record.name, role: record.role };
   }
 

@@ -1,4 +1,5 @@
 /** Signing in to the console at a real provider, from the first address to the session. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import type { OidcSettings } from '#src/admin/oidc-claims.js';
 import { pageOf, SignInError } from '#src/admin/oidc-failures.js';
@@ -180,6 +181,20 @@ void t.test('a session follows the settings', async (t) => {
   const visit = await world.visitor.ask(world.start);
   t.equal(visit.status, 404);
   t.match(visit.body, 'it needs the setting admin.oidc');
+});
+
+void t.test('a session that the settings have ended stays ended', async (t) => {
+  const world = await worldOf(t);
+  const { oidc } = world.house;
+  for (const change of ['by the clock', 'by a change'] as const) {
+    await world.signIn('ann');
+    world.house.oidc = undefined;
+    // Nobody asks with the session meanwhile. The settings were changed by this request, or by a signal.
+    if (change === 'by a change') await world.house.send('POST', '/admin/v1/reload', {});
+    else await sleep(1_500);
+    world.house.oidc = oidc;
+    t.match(await world.session(), { signed_in: false }, change);
+  }
 });
 
 void t.test('signing out here, then at the provider', async (t) => {

@@ -97,6 +97,22 @@ void t.test('a session is of its operator, and ends with it', async (t) => {
   t.match((await signIn(house, TOKEN)).answer.json(), { who: 'bootstrap', role: 'admin' });
 });
 
+void t.test('a session that was ended stays ended, and to look at it is no use of the token', async (t) => {
+  const house = await startAdminHouse(t);
+  const { token } = await create(t, house, { name: 'ann', role: 'viewer' });
+  const { cookie } = await signIn(house, token);
+  const operator = async () => (await house.send('GET', `${ROOT}/operators/ann`)).json();
+  const { last_used: lastUsed } = (await operator()) as { last_used: number };
+  house.clock.nowMs += 60_000;
+  await house.send('POST', `${ROOT}/operators/ann/set-role`, { role: 'support' });
+  t.match(await operator(), { last_used: lastUsed });
+  // No request of the session comes in between.
+  for (const verb of ['disable', 'enable'])
+    t.equal((await house.send('POST', `${ROOT}/operators/ann/${verb}`)).status, 200);
+  const headers = { cookie, ...OWN };
+  t.match((await house.send('GET', '/admin/session', undefined, { headers })).json(), { signed_in: false });
+});
+
 void t.test('nobody signs the others out', async (t) => {
   const house = await startAdminHouse(t);
   const { token } = await create(t, house, { name: 'ann', role: 'viewer' });
