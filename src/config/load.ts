@@ -60,7 +60,7 @@ export interface LoadedSettings {
   readonly inForce: readonly SettingInForce[];
 }
 
-/** Throws ConfigError (`config_refused`) with a line for each error: `tollgate.yaml:12: models[0].id: …`. */
+/** Throws ConfigError with a line for each error: `tollgate.yaml:12: models[0].id: …`. */
 export function loadSettings(
   options: LoadOptions = {},
   processContext: ProcessContext = { environment: process.env, workingDirectory: process.cwd() },

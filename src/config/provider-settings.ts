@@ -149,10 +149,7 @@ export function apiVersionOf({ provider, api_version: apiVersion }: UpstreamSett
 const REJECTS_MAX_TOKENS = /^(?:ft:)?(?:o[1-9]|gpt-[5-9])(?:[-.:]|$)/;
 const NEW_NAMES = { max_tokens: 'max_completion_tokens' };
 
-/**
- * Returns `member_names`. For a model of REJECTS_MAX_TOKENS adds NEW_NAMES, unless the operator has named one
- * of the two members. Undefined if no member has another name.
- */
+/** Returns `member_names`, for a model of REJECTS_MAX_TOKENS with NEW_NAMES unless it has one of the two. */
 export function memberNamesOf(
   { provider, model, member_names: memberNames }: UpstreamSettings,
   modelId: string,

@@ -265,42 +265,29 @@ type Draft<T> = T extends object
   : T;
 export type SettingsDraft = Draft<Static<typeof settingsSchema>>;
 
-/**
- * Returns the JSON Schema 2020-12 of the file. The schema requires fewer settings than the declaration: one
- * with a default may be left out of the file, but is always in the program's settings.
- */
-function settingsJsonSchema(): object {
-  return {
-    $schema: 'https://json-schema.org/draft/2020-12/schema',
-    ...asWritten(settingsDeclaration),
-  };
-}
-
-/** Returns the schema as text, for `tollgate config schema` and the build's `dist/tollgate.schema.json`. */
+/** The JSON Schema 2020-12 of the file, for `tollgate config schema` and `dist/tollgate.schema.json`. */
 export function settingsSchemaText(): string {
-  return `${JSON.stringify(settingsJsonSchema(), null, 2)}\n`;
+  const $schema = 'https://json-schema.org/draft/2020-12/schema';
+  return `${JSON.stringify({ $schema, ...asWritten(settingsDeclaration) }, null, 2)}\n`;
 }
 
 /**
- * Returns the declaration as the file may be written. Leaves out from `required` what has a default, and
- * permits no undeclared settings. `patternProperties` stay, because their values have no defaults.
+ * Returns the declaration as the file may be written: what has a default may be left out of the file, though
+ * it is always in the program's settings, and undeclared settings are not permitted. `patternProperties`
+ * stay, because their values have no defaults.
  */
 function asWritten(declaration: Declaration): Declaration {
-  const properties = Object.entries(declaration.properties ?? {});
+  const { items, required = [] } = declaration;
+  const properties = declaration.properties && Object.entries(declaration.properties);
   return {
     ...declaration,
-    ...(declaration.properties === undefined
-      ? {}
-      : {
-          properties: Object.fromEntries(properties.map(([name, property]) => [name, asWritten(property)])),
-          required: properties
-            .filter(
-              ([name, property]) =>
-                declaration.required?.includes(name) === true && property.default === undefined,
-            )
-            .map(([name]) => name),
-          additionalProperties: false,
-        }),
-    ...(declaration.items === undefined ? {} : { items: asWritten(declaration.items) }),
+    ...(properties && {
+      properties: Object.fromEntries(properties.map(([name, property]) => [name, asWritten(property)])),
+      required: properties.flatMap(([name, property]) =>
+        required.includes(name) && property.default === undefined ? [name] : [],
+      ),
+      additionalProperties: false,
+    }),
+    ...(items && { items: asWritten(items) }),
   };
 }

@@ -18,10 +18,7 @@ import type { Settings } from './schema.js';
 /** What `declarationOnDisk` has read; undefined before its first call. */
 let cachedDeclaration: Declaration | undefined;
 
-/**
- * Returns the declarations of all settings, from the file that the build writes, so that the supervisor,
- * which needs them at a reload, does not load TypeBox.
- */
+/** The declarations of all settings, from the file of the build: so the supervisor loads no TypeBox. */
 export function declarationOnDisk(): Declaration {
   const file = new URL('../tollgate.schema.json', import.meta.url);
   return (cachedDeclaration ??= JSON.parse(readFileSync(file, 'utf8')) as Declaration);
@@ -67,8 +64,7 @@ export function adoptReplaced(current: Settings, next: Settings): Settings {
 
 /**
  * Returns `current` with the settings of `next` whose `x-applies` passes `isAdopted`. The declaration may be
- * older or newer than `current` and `next`: the supervisor keeps running while another version is installed,
- * and the other version reads the file.
+ * older or newer than both, because another version may have read the file.
  */
 function adopt(
   declaration: Declaration,

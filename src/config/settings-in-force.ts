@@ -87,10 +87,7 @@ export function secretsIn(declaration: Declaration, value: unknown): string[] {
   );
 }
 
-/**
- * Returns the entries after a change that let the settings of kind `applied` take effect: for these settings
- * the entries of `next`, for all others the entries of `current`.
- */
+/** Returns `next` for the settings that take effect at `applied`, and `current` for all others. */
 export function adoptInForce(
   current: readonly SettingInForce[],
   next: readonly SettingInForce[],
@@ -134,10 +131,9 @@ interface PathChange {
 }
 
 /**
- * Returns the paths that differ, without values. Models and plans are named by their ids:
- * `models.gpt-4o-mini.price`, `models.gpt-4o-mini (added)`, `plans.free (removed)`. Upstreams have no names
- * and are given by position: `models.gpt-4o-mini.upstreams[0].key`. `isApplied` tells which paths can take
- * effect now; by default the live settings.
+ * Returns the paths that differ. Models and plans are named by their ids: `models.gpt-4o-mini.price`,
+ * `plans.free (removed)`. Upstreams are given by position: `models.gpt-4o-mini.upstreams[0].key`. `isApplied`
+ * tells which paths can take effect now.
  */
 export function differenceOf(
   current: Settings,
@@ -151,7 +147,7 @@ export function differenceOf(
   };
 }
 
-/** Returns the changes at `path` and below: one for a list whose length differs. */
+/** One change for a list whose length differs. */
 function changesAt(path: SettingPath, current: unknown, next: unknown): PathChange[] {
   if (isDeepStrictEqual(current, next)) return [];
   if (isMapList(current) && isMapList(next)) {
@@ -208,7 +204,7 @@ export interface SettingChange {
   readonly after: string | null;
 }
 
-/** Returns one change for each of the paths that `differenceOf` gave, in their order. */
+/** Returns a change for each path of `differenceOf`, in their order. */
 export function changesOf(
   declaration: Declaration,
   current: unknown,

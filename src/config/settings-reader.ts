@@ -47,10 +47,7 @@ interface Interpolation {
   readonly malformed: readonly string[];
 }
 
-/**
- * Replaces each `${NAME}` by the variable's value, in one pass: values are not searched for further
- * variables. Exported for tests.
- */
+/** Replaces each `${NAME}` in one pass: values are not searched for variables. Exported for tests. */
 export function interpolate(raw: string, environment: Environment): Interpolation {
   const unset: string[] = [];
   const malformed: string[] = [];
@@ -108,18 +105,12 @@ export class SettingsReader {
     return this.#read(this.#root, raw, []);
   }
 
-  /**
-   * Returns the option or variable that gave the setting its value; undefined if the file or the default did.
-   * Call it after `read`.
-   */
+  /** The option or variable that gave the setting its value, if one did. Call it after `read`. */
   overrideAt(path: SettingPath): string | undefined {
     return this.#overridden.get(formatPath(path));
   }
 
-  /**
-   * Returns the option, or else the variable, that sets this very setting; undefined if neither does. An
-   * empty variable counts as unset.
-   */
+  /** The option, or else the variable, that sets this very setting. An empty variable counts as unset. */
   #overrideOf(declaration: Declaration, path: SettingPath): Override | undefined {
     const option = this.#options.optionOverrides.get(formatPath(path));
     if (option !== undefined) return option;
@@ -218,10 +209,7 @@ export class SettingsReader {
     return texts.map((text, index) => this.#readLeaf(items, text, [...path, index], origin));
   }
 
-  /**
-   * Reads a map whose names the operator chooses, such as headers. The three `x-names…` annotations say which
-   * names may be set, and which have a secret value (annotations.ts).
-   */
+  /** Reads a map whose names the operator chooses, such as headers, by its `x-names…` (annotations.ts). */
   #readNamedValues(declaration: Declaration, raw: unknown, path: SettingPath): unknown {
     if (!isRecord(raw)) return this.#reject(declaration, raw, path);
     // The only entry declares the values. Its pattern is for tools of JSON Schema: `x-names` is checked here.
@@ -297,10 +285,7 @@ export class SettingsReader {
     return undefined;
   }
 
-  /**
-   * Returns the end of the sentence "the nearest known …": where the setting is that was probably meant, in
-   * each place that has one of its name; `none` if no name is near.
-   */
+  /** Returns the end of "the nearest known …": each place of the setting that was probably meant. */
   #nearestTo(name: string, properties: Readonly<Record<string, Declaration>>, path: SettingPath): string {
     const siblings = Object.keys(properties);
     const synonym = synonymOf(name);

@@ -14,10 +14,7 @@ import * as Type from 'typebox';
 import { optionalLimit, settingsMap, wholeNumber, type Annotations } from './annotations.js';
 import { TIMEOUT_MS_MAX } from './upstream-schema.js';
 
-/**
- * The server's scripts are made for this many hosts: after a loss a script visits the list of all nodes, and
- * the server serves nobody meanwhile. Only the setting is bounded; more hosts could still join.
- */
+/** After a loss a script visits all nodes, and the server serves nobody meanwhile. More hosts could join. */
 const SHARING_HOSTS_MAX = 1_000;
 /** Each partition costs a script call. More partitions than servers of a Cluster gain nothing. */
 const PARTITIONS_MAX = 64;

@@ -47,9 +47,8 @@ export function scopeTextOf(upstream: UpstreamDraft, modelId: string | undefined
 }
 
 /**
- * Returns a function that gives the scope of an upstream, as the text of `scopeTextOf`. An upstream without
- * limits is counted like an upstream with limits and the same url and key, because a limit of one upstream
- * holds for all.
+ * Returns a function that gives the `scopeTextOf` of an upstream. One without limits is counted like one with
+ * limits and the same url and key.
  */
 export function scopesOf(
   models: Settings['models'],

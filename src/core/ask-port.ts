@@ -160,10 +160,7 @@ export async function replyOrElse<T>(
 
 /** A question whose wait is bounded. */
 export interface PendingQuestion<Reply> {
-  /**
-   * Resolves with the reply, or rejects with an AskRejected. Its `rejection` is the `late` of `askWithin` if
-   * the time was over, the reason given to `withdraw`, or what the other end sent.
-   */
+  /** Rejects with an AskRejected: the `late` of `askWithin`, the reason of `withdraw`, or the other end's. */
   readonly reply: Promise<Reply>;
   /** Withdraws the question. Does nothing if the question no longer waits. */
   withdraw(reason: ErrorRecord): void;
@@ -199,9 +196,8 @@ export class AskPort<Content, Reply, Message = never> {
   }
 
   /**
-   * Asks, but withdraws the question after `waitMsMax` and then rejects with `late`. The other end replies to
-   * a withdrawn question too. AskPort drops that reply. Objects in `transfer` go to the other thread: do not
-   * use them afterwards.
+   * Asks, but withdraws the question after `waitMsMax` and then rejects with `late`. Objects in `transfer` go
+   * to the other thread: do not use them afterwards.
    */
   askWithin(
     waitMsMax: number,

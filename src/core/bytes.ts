@@ -6,8 +6,8 @@
  *
  * Must hold (test/unit/core/bytes.test.ts):
  * - `joinedBytes` alone returns memory of its own, which may be transferred to another thread and outlives
- *   what it was made of. `asBuffer` shares the memory of its argument, `joinedChunks` that of a single chunk,
- *   and may return a part of Node's pool.
+ *   what it was made of. `asBuffer` shares the memory of its argument, `joinedChunks` that of a single chunk
+ *   or, as Buffer.concat may, that of Node's pool.
  * - Memory is freed by whom it belongs to, and nobody reads it later: a reader would find no bytes. A socket
  *   that still writes it would send what took its place, so request bodies are freed by `freeBody` alone.
  */
@@ -76,10 +76,7 @@ export function freeBytes(bytes: Uint8Array): void {
   if (ownsMemory(bytes)) buffer.transfer?.(0);
 }
 
-/**
- * A copy of the pieces as one array, in memory of its own: Buffer.concat may return a part of Node's pool.
- * Throws if `length` is not the sum of the pieces' lengths.
- */
+/** A copy of the pieces in memory of its own. Throws if `length` is not the sum of their lengths. */
 export function joinedBytes(pieces: readonly Uint8Array[], length: number): Uint8Array<ArrayBuffer> {
   const joined = new Uint8Array(length);
   let end = 0;

@@ -44,9 +44,8 @@ export function isTimezone(text: string): boolean {
 }
 
 /**
- * The days and months of a time zone. Each thread has its own calendar, which remembers the last two days and
- * months: so `dayAt` and `monthAt` mostly cost two comparisons. In a zone with a name the first call in each
- * day or month costs 0.5 ms.
+ * The days and months of a time zone. Each thread has its own calendar, which remembers the last two of each:
+ * so `dayAt` and `monthAt` mostly cost two comparisons. In a zone with a name the first call costs 0.5 ms.
  */
 export class Calendar {
   /** Set if the zone is an offset. A zone with a name has `#format`. */

@@ -25,8 +25,8 @@ const CHECK = 'export function Check(';
 const PATTERNS = /^let External = \[\]$/m;
 
 /**
- * Returns a JavaScript expression: a function that tells whether a value is as `schema` says. Throws an Error
- * if the code would need TypeBox to run. `name` is the schema's name, for the text of that error.
+ * Returns an expression of a function that checks a value. Throws an Error, which has `name`, if the code
+ * would need TypeBox to run.
  */
 export function checkCode(name: string, schema: TSchema): string {
   const { Code: code, External: external } = Code(schema);
@@ -51,10 +51,7 @@ export function checkCode(name: string, schema: TSchema): string {
   return `(() => {\n${body.replace(CHECK, 'return function (')}\n})()`;
 }
 
-/**
- * Returns the literal of a variable: TypeBox keeps regular expressions outside of the code. Anything else,
- * such as what a `Type.Refine` checks by, has no literal.
- */
+/** TypeBox keeps regular expressions outside of the code. What a `Type.Refine` checks by has no literal. */
 function literalOf(variable: unknown): string {
   if (!(variable instanceof RegExp)) throw new Error('a schema wants more than patterns besides its code');
   return String(variable);

@@ -65,11 +65,10 @@ function offsetMs(): number {
 const EARLY_MS_MAX = 5;
 
 /**
- * Milliseconds from now to the next multiple of `periodMs` by the thread's own clock: more than 5 ms, and at
- * most 5 ms more than the period. Timers of a thread that are set by this function fire together, so that an
- * idle thread wakes once for all. Each wake costs up to 0.1 ms of CPU. `nowMs` is a reading of
- * `performance.now()`, for tests and for callers that have one. Never give the `monotonicMs` of a Clock: it
- * starts at another moment, so the timer would fire apart from the others.
+ * Milliseconds from now to the next multiple of `periodMs` by the thread's own clock. Timers of a thread that
+ * are set by this function fire together, so that an idle thread wakes once for all: each wake costs up to
+ * 0.1 ms of CPU. `nowMs` is a reading of `performance.now()`, never of a Clock, which starts at another
+ * moment.
  */
 export function msToNextTick(periodMs: number, nowMs: number = performance.now()): number {
   const untilTickMs = periodMs - (nowMs % periodMs);

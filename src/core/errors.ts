@@ -113,10 +113,7 @@ export function errorText(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/**
- * Ends work whose client has left: throws a ProxyError if `clientLeft` is aborted. Undefined means that the
- * work has no client. The work of an admin request calls this function between its steps.
- */
+/** Throws a ProxyError if `clientLeft` is aborted. Work of an admin request calls it between its steps. */
 export function throwIfLeft(clientLeft: AbortSignal | undefined): void {
   if (clientLeft?.aborted === true) {
     throw new ProxyError('internal_error', 'downstream', 'The client has left.');
@@ -136,10 +133,7 @@ export function errorBody({ code, message }: ErrorRecord): string {
   return `{"error":{"message":${jsonText(message)},"type":"${ERROR_KINDS[code].type}","code":"${code}"}}`;
 }
 
-/**
- * Throws an Error if `condition` is false, which is a bug. An error that no code catches ends the thread,
- * which the main thread replaces. `expectation` says what should be true.
- */
+/** Throws an Error if `condition` is false, which is a bug. An error that no code catches ends the thread. */
 export function invariant(condition: boolean, expectation: string): asserts condition {
   if (!condition) throw new Error(`invariant broken: ${expectation}`);
 }

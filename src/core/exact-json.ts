@@ -6,7 +6,7 @@
  *
  * In place of an integer that a number cannot hold, exactJson puts a mark: a string of MARK and the digits.
  * exactJsonText writes the digits alone. MARK is random in each thread, so no caller's text is taken for a
- * mark. A parsed value must not go to another thread before it is written.
+ * mark. A parsed value is written by exactJsonText alone, and must not go to another thread before.
  *
  * Must hold: every digit of an integer stays up to CHARS_MAX, all else is as JSON.parse reads it, and a long
  * text costs bounded time.
@@ -32,9 +32,8 @@ const NAME_END = /[ \t\n\r]*:/y;
 const CHARS_MAX = 1024 * 1024;
 
 /**
- * As parsedJson (undefined for malformed JSON), with integers beyond 2^53 marked. Only exactJsonText may
- * write the value. `requiredWord` is what a text with such integers has, such as `tool_use`: nothing is
- * marked in a text without the word, and the word is found faster than digits are.
+ * As parsedJson (undefined for malformed JSON), with integers beyond 2^53 marked. Nothing is marked in a text
+ * without `requiredWord`, such as `tool_use`: the word is found faster than digits are.
  */
 export function exactJson(text: string, requiredWord = ''): unknown {
   const mayHaveMarks = text.length <= CHARS_MAX && text.includes(requiredWord) && LONG_INTEGER.test(text);

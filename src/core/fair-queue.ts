@@ -118,7 +118,7 @@ export class FairQueue<Owner, T> {
       this.#moveToEnd(owner, lane);
   }
 
-  /** Takes out the owner's first value that is `===` to `value`, without a turn; false if there is none. */
+  /** Takes out the owner's first such value, without a turn; false if there is none. */
   remove(owner: Owner, value: T): boolean {
     const index = this.#lanes.get(owner)?.items.findIndex((item) => item.value === value) ?? -1;
     if (index === -1) return false;

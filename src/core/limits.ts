@@ -83,10 +83,7 @@ export const UPSTREAM_RESPONSE_BYTES_MAX = 16 * 1024 * 1024;
  * each listener), while they arrive and while slow clients read them: 16 of the longest.
  */
 export const WHOLE_RESPONSES_BYTES_MAX = 16 * UPSTREAM_RESPONSE_BYTES_MAX;
-/**
- * Non-streamed responses up to this size take no memory budget: each holds no more than a stream does, and
- * the calls in flight bound their number.
- */
+/** Non-streamed responses up to this size take no memory budget: each holds no more than a stream does. */
 export const WHOLE_RESPONSE_BYTES_UNCOUNTED = 256 * 1024;
 
 /** Characters of an upstream's error message that the caller gets. A longer message is cut. */
@@ -157,15 +154,9 @@ export const HELD_UP_MS_REMEMBERED = 10_000;
  * each account whose turn is earlier.
  */
 export const COUNTER_SLICE_MS = 250;
-/**
- * Time slices that one count gets; the rest of its text is estimated. Twice what the worst text needs, for a
- * machine that has other work.
- */
+/** Time slices of one count; the rest is estimated. Twice what the worst text needs on an idle machine. */
 export const COUNT_SLICES_MAX = 16;
-/**
- * How long the end of a response waits for a count before an estimate takes its place: 80 time slices of
- * other jobs on two threads.
- */
+/** How long a response's end waits for a count before an estimate: 80 slices of others on two threads. */
 export const COUNT_WAIT_MS_MAX = 10_000;
 /** A counter thread whose time slice takes longer counts as stuck, and the main thread replaces it. */
 export const COUNTER_STUCK_MS = 15_000;
@@ -237,10 +228,7 @@ export const IDEMPOTENCY_KEY_PATTERN = '^[ -~]+$';
  */
 export const JOURNAL_RECORDS_MIN = 65_536;
 
-/**
- * How long the end of a response waits until its charge is on disk (`durability: commit`). A disk that needs
- * longer counts as broken.
- */
+/** How long a response's end waits for its charge on disk (`durability: commit`). A slower disk is broken. */
 export const COMMIT_WAIT_MS_MAX = 10_000;
 
 /**
@@ -274,10 +262,7 @@ export const ACCOUNTING_ROWS_WAITING_MAX = 500_000;
  */
 export const CATALOG_ENTRIES_MAX = 4_096;
 
-/**
- * How long a reload waits until all threads use the new settings. A thread that is not stuck takes them
- * within one turn of its event loop.
- */
+/** How long a reload waits for all threads. One that is not stuck takes the settings within a turn. */
 export const SETTINGS_WAIT_MS_MAX = 10_000;
 
 /**

@@ -7,9 +7,8 @@
  * flight back. Each admitted call reserves its worst case of every quota of every scope that it counts
  * toward, or of none; settling replaces the reservation by what the call used.
  *
- * The names of all quotas, their limits and their highest limits are listed below. A list that lacks a quota
- * does not compile. The order of the names may change from build to build: only shared memory has positions
- * in QUOTA_NAMES. Files on disk have the names, so no name may change.
+ * A list below that lacks a quota does not compile. The order of the names may change from build to build:
+ * only shared memory has positions in QUOTA_NAMES. Files on disk have the names, so no name may change.
  *
  * Must hold: a quota of which anything is left is below 100 %.
  */

@@ -28,9 +28,8 @@ const BELIEVED_AFTER_MS = 3_600_000;
 const FIRST_AFTER_MS = 240_000;
 
 /**
- * The time by which data are too old and are removed: the wall clock's, but steps ahead count only after an
- * hour (BELIEVED_AFTER_MS). What is removed does not come back when the clock is set right; what stays an
- * hour longer does no harm.
+ * The time by which data are removed: the wall clock's, but steps ahead count only after BELIEVED_AFTER_MS.
+ * What is removed does not come back when the clock is set right; what stays an hour longer does no harm.
  */
 export class RetentionCalendar {
   readonly #clock: Clock;

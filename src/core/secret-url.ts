@@ -92,16 +92,12 @@ export function secretsInQuery(address: string): string[] {
   });
 }
 
-/** A part of an address. */
 interface AddressPart {
   readonly text: string;
   readonly isSecret: boolean;
 }
 
-/**
- * Divides an address into the values of its query whose parameters have the name of a secret, of any length
- * but not empty, and the parts between them. The parts in a row are the address as it is written.
- */
+/** Divides an address at the values of its query, not empty, whose parameters have the name of a secret. */
 export function partedAtQuerySecrets(address: string): AddressPart[] {
   const [start = address] = /^[^?]*\??/s.exec(address) ?? [];
   const [query = ''] = /^[^#]*/s.exec(address.slice(start.length)) ?? [];

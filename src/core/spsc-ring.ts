@@ -106,10 +106,7 @@ export class SpscWriter extends SpscRing {
     return this.#begin(kind, length);
   }
 
-  /**
-   * Returns how many bytes were written since the last call. The caller must send the number to the reader,
-   * which hands it to `read`.
-   */
+  /** How many bytes were written since the last call. The reader must be sent the number, for `read`. */
   takeUnannounced(): number {
     const bytes = this.#unannouncedBytes;
     this.#unannouncedBytes = 0;

@@ -40,10 +40,7 @@ export interface Usage extends TokenCounts {
   readonly source: UsageSource;
 }
 
-/**
- * Usage of which only the whole prompt and the whole completion are known, so that all parts with prices of
- * their own are 0. Whatever this gateway counts itself is of this kind: only a provider can tell the parts.
- */
+/** Usage of which no parts are known, as all that this gateway counts itself: only providers tell them. */
 export function usageWithoutParts({
   promptTokens,
   completionTokens,

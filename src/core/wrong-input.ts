@@ -19,13 +19,10 @@ export const UNPRINTABLE = /[\p{Cc}\p{Cs}\u061c\u200e\u200f\u2028-\u202e\u2066-\
 
 const UNPRINTABLES = new RegExp(UNPRINTABLE, 'gu');
 
-/** A text on one line without unprintable characters: what `visible` returns, or is made of that alone. */
+/** What `visible` returns, or is made of that alone. */
 export type VisibleText = Branded<string, 'VisibleText'>;
 
-/**
- * The text on one line, with `�` for each unprintable character. A text may come from anybody, and must not
- * move the cursor of an operator's terminal or reverse its lines.
- */
+/** The text with `�` for each unprintable character, which could move the cursor of a terminal. */
 export function visible(text: string): VisibleText {
   return text.replace(UNPRINTABLES, '\u{fffd}') as VisibleText;
 }
