@@ -92,15 +92,26 @@ interface Meaning {
   readonly applies?: Applies;
 }
 
-/** Declares a whole number that must be given. `optionalLimit` declares one that may be absent. */
-export const limit = (minimum: number, maximum: number, unit: string, { description, applies }: Meaning) =>
+/** Declares a whole number, by default `preset` (`default` is a keyword); if undefined, it must be given. */
+export const wholeNumber = (
+  minimum: number,
+  maximum: number,
+  preset: number | undefined,
+  unit: string,
+  { description, applies }: Meaning,
+) =>
   Type.Integer({
     minimum,
     maximum,
+    ...(preset !== undefined && { default: preset }),
     description,
     'x-unit': unit,
     ...(applies && { 'x-applies': applies }),
   } satisfies Annotations);
+
+/** Declares a whole number that must be given. `optionalLimit` declares one that may be absent. */
+export const limit = (minimum: number, maximum: number, unit: string, meaning: Meaning) =>
+  wholeNumber(minimum, maximum, undefined, unit, meaning);
 
 export const optionalLimit = (minimum: number, maximum: number, unit: string, meaning: Meaning) =>
   Type.Optional(limit(minimum, maximum, unit, meaning));
@@ -113,23 +124,6 @@ export const quota = (name: CountedQuota, unit: string, meaning: Meaning) =>
 
 export const optionalQuota = (name: CountedQuota, unit: string, meaning: Meaning) =>
   Type.Optional(quota(name, unit, meaning));
-
-/** Declares a whole number with a default, `preset` (`default` is a keyword of the language). */
-export const wholeNumber = (
-  minimum: number,
-  maximum: number,
-  preset: number,
-  unit: string,
-  { description, applies }: Meaning,
-) =>
-  Type.Integer({
-    minimum,
-    maximum,
-    default: preset,
-    description,
-    'x-unit': unit,
-    ...(applies && { 'x-applies': applies }),
-  } satisfies Annotations);
 
 /** Declares true or false, by default false. */
 export const switchSetting = ({ description, applies }: Meaning) =>

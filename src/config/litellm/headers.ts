@@ -67,7 +67,8 @@ export function headersOf(
   const extra = params.map('extra_headers');
   for (const name of extra.unread) {
     const value = extra.text(name);
-    const isOfBetas = insteadOf(name, context) !== undefined && name.toLowerCase() === 'anthropic-beta';
+    const { speaks } = context;
+    const isOfBetas = name.toLowerCase() === 'anthropic-beta' && speaks && insteadOfHeader(speaks, name);
     const namedBetas = isOfBetas ? betasOf(value ?? '') : undefined;
     if (namedBetas !== undefined) betas = namedBetas;
     else if (value !== undefined) add(extra, name, name, value);
@@ -86,18 +87,13 @@ export function headersOf(
 function problemOf(name: string, value: string, context: HeaderContext): string | undefined {
   if (!matches(HEADER_NAMES, name) || matches(HEADER_NAMES_REJECTED, name))
     return 'a header that cannot be set';
-  const instead = insteadOf(name, context);
+  const instead = context.speaks && insteadOfHeader(context.speaks, name);
   if (instead !== undefined) return `a header that the gateway writes itself: ${instead}`;
   if (context.speaks !== undefined && context.isAuthorised && AUTHORISING_HEADER.test(name))
     return 'the upstream has a key or credentials, and takes one of the two';
   return matches(HEADER_NAMES_SECRET, name) || matches(HEADER_VALUES, value)
     ? undefined
     : 'wanted is printable ASCII text of at most 4096 characters';
-}
-
-/** Returns what to set instead if the upstream's provider has the gateway write the header. */
-function insteadOf(name: string, { speaks }: HeaderContext): string | undefined {
-  return speaks && insteadOfHeader(speaks, name);
 }
 
 function matches(pattern: string, text: string): boolean {

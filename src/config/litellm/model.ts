@@ -45,11 +45,9 @@ type FallbackReason = Settings['models'][number]['fallback_on'][number];
  * The limits of one deployment. LiteLLM counts each deployment by itself. Tollgate counts all models of an
  * address and key together unless `quota_scope` is `model`, so a deployment with limits gets this setting.
  */
-interface Limits {
-  readonly requests_per_minute?: number;
-  readonly tokens_per_minute?: number;
+type Limits = Partial<Record<'requests_per_minute' | 'tokens_per_minute', number>> & {
   readonly quota_scope?: 'model';
-}
+};
 
 /** LiteLLM shares calls among entries by the first of these parameters that any entry has. */
 const SHARE_PARAMETERS = ['weight', 'rpm', 'tpm'] as const;
@@ -109,7 +107,7 @@ const LIMIT_SETTINGS = {
 function limitsOf(deployment: Deployment, allDeployments: readonly Deployment[]): Limits {
   const scope = scopeOf(deployment);
   const deploymentsOfScope = allDeployments.filter((other) => scopeOf(other) === scope);
-  const limits: { requests_per_minute?: number; tokens_per_minute?: number } = {};
+  const limits: Limits = {};
   for (const parameter of ['rpm', 'tpm'] as const) {
     const value = deployment[parameter];
     if (value === undefined) continue;
@@ -229,10 +227,8 @@ interface ModelFallbacks {
 }
 
 /**
- * Returns the models with their fallbacks. `sections`: `router_settings`, then `litellm_settings`.
- *
- * LiteLLM has a list for each reason, and Tollgate has one for both: a model's lists become one. Adds a
- * remark if fallbacks are not carried over, or are used for a further reason.
+ * Returns the models with their fallbacks. `sections`: `router_settings`, then `litellm_settings`. LiteLLM
+ * has a list for each reason, and Tollgate has one for both, which gets a remark.
  */
 export function withFallbacks(
   models: readonly ImportedModel[],
@@ -267,33 +263,19 @@ function fallbacksOf(
         name,
         `${ofModel}: ${listed.length - importedIds.length} of its models are not carried over`,
       );
-    const fallbacks = fallbacksByModel.get(id);
-    if (fallbacks === undefined) {
-      fallbacksByModel.set(id, { ids: new Set(importedIds), reasons: new Set([reason]) });
-      continue;
-    }
-    if (!fallbacks.reasons.has(reason))
+    const { ids, reasons } = fallbacksByModel.get(id) ?? { ids: new Set(), reasons: new Set([reason]) };
+    if (!reasons.has(reason))
       section.remark(name, `${ofModel}: a model has one list of fallbacks, so each is used for both reasons`);
-    for (const fallback of importedIds) fallbacks.ids.add(fallback);
-    fallbacks.reasons.add(reason);
+    fallbacksByModel.set(id, { ids: new Set([...ids, ...importedIds]), reasons: reasons.add(reason) });
   }
   return fallbacksByModel;
 }
 
-/** One model's list of fallbacks, as the file has it. */
-interface ListedFallbacks {
-  readonly section: ImportMap;
-  /** The name of the list in the section. */
-  readonly name: string;
-  readonly reason: FallbackReason;
-  /** The model that has the fallbacks. */
-  readonly id: string;
-  /** The fallbacks, without the model itself. */
-  readonly listed: readonly unknown[];
-}
-
-/** Reads `fallbacks` and `context_window_fallbacks`: lists of maps from a model to a list of others. */
-function listedFallbacks(sections: readonly ImportMap[]): ListedFallbacks[] {
+/**
+ * Reads `fallbacks` and `context_window_fallbacks`: lists of maps from a model to a list of others. `id`: the
+ * model that has the fallbacks `listed`, without itself.
+ */
+function listedFallbacks(sections: readonly ImportMap[]) {
   return sections.flatMap((section) =>
     FALLBACK_LISTS.flatMap(([name, reason]) =>
       fallbackMaps(section, name).flatMap((map) =>

@@ -172,10 +172,8 @@ function pricesAbove({ base: { call: _, ...base }, long }: DeploymentPrices, abo
 /** Returns the higher price of each kind. */
 function higherOf(first: Prices, second: Prices): Prices {
   const higher: Partial<Record<PriceName, ImportedPrice>> = { ...first };
-  for (const [name, price] of Object.entries(second) as [PriceName, ImportedPrice][]) {
-    const firstPrice = higher[name];
-    higher[name] = firstPrice === undefined ? price : higherPrice(firstPrice, price);
-  }
+  for (const [name, price] of Object.entries(second) as [PriceName, ImportedPrice][])
+    higher[name] = higherPrice(higher[name] ?? price, price);
   return higher;
 }
 

@@ -135,7 +135,7 @@ export class ImportMap {
   }
 }
 
-/** Whether a value says something: null, an empty text and an empty list do not. */
+/** Null, an empty text and an empty list say nothing. */
 function hasValue(value: unknown): boolean {
   return value !== null && value !== '' && !(Array.isArray(value) && value.length === 0);
 }
