@@ -13,9 +13,8 @@ import type { AccountRecord, SpendingRecord } from './account-record.js';
 import { minuteDayCountsAt, type QuotaCount, type QuotaCounts, type QuotaUse } from './quota-use.js';
 
 /**
- * What the coordinator has granted to all processes, less what they are known to have used or to hold. Not
- * known, and so still counted here, is what other hosts have used since their last report, and what their
- * calls hold of call slots and money.
+ * What the coordinator has granted to all processes, less what they are known to have used or to hold. What
+ * other hosts have used since their last report, and their calls' slots and money, is not known: it counts.
  */
 interface LeasedAhead {
   /** Permits of the current minute. */
@@ -78,7 +77,6 @@ export interface AccountStatement {
   readonly leased?: LeasedAhead;
 }
 
-/** The part of a statement that needs neither the plan nor the group. */
 export type AccountCounts = Omit<AccountStatement, 'planMissing' | 'group' | 'quotas'>;
 
 /**
@@ -130,10 +128,9 @@ export function flushedStatement(
 
 /**
  * The statement of processes that share the account: money from the store, and what their calls use now.
- * `use` is undefined if the coordinator did not reply: then the result is `flushed`, the statement of the
- * last flush. A charge that is being written may be counted as held and as spent for a moment. So `available`
- * is cut at 0, and `held` is computed by the law of the balance. The amount of leased money is a little older
- * than the other amounts, so it is cut at `available`.
+ * `use` is undefined if the coordinator did not reply. A charge that is being written may count as held and
+ * as spent: so `available` is cut at 0, and `held` is computed by the law of the balance. The amount of
+ * leased money is a little older than the others, so it is cut at `available`.
  */
 export function sharedStatement(
   flushed: AccountCounts,

@@ -46,10 +46,7 @@ interface AccountSearch {
 const PLAN_CHARS_SHOWN_MAX = 100;
 /** A text that may be the beginning of an id. A text with fewer characters would match too many ids. */
 const ID_START = /^acct_[0-9a-z]{3,16}$/;
-/**
- * How many accounts are found by the beginning of their ids; a bound for the time of a search. Accounts
- * beyond it are not found, but of a million random ids only some 30 begin with the same three characters.
- */
+/** How many accounts are found by an ID_START. Of a million random ids some 30 begin with the same three. */
 const IDS_FOUND_MAX = 1_000;
 
 export class Accounts {
@@ -76,10 +73,7 @@ export class Accounts {
     return this.statementOf(record);
   }
 
-  /**
-   * Returns accounts from slot `from` on, which is the order of their creation: no account is ever deleted,
-   * so no slot is given again.
-   */
+  /** Returns accounts from slot `from` on, which is the order of their creation. */
   list(from: number, limit: number): Page<AccountStatement> {
     const { items, next } = this.#context.store.listAccounts(from, limit);
     return { items: items.map((record) => this.statementOf(record)), next };

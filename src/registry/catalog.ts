@@ -26,12 +26,11 @@ export interface PartPrices {
   readonly reasoningPicoUnits: PicoUnits;
 }
 
-/** The prices of all tokens of a call, with the highest of the prompt and of the completion. */
+/**
+ * The prices of all tokens of a call, with the highest of the prompt and of the completion. In a long price
+ * those are of the sets for shorter prompts too, so that the hold of a longer prompt is never less.
+ */
 interface PriceSet extends PartPrices {
-  /**
-   * In a long price: the highest of this set and of the sets for shorter prompts, so that the hold of a
-   * longer prompt is never less.
-   */
   readonly inputPicoUnitsMax: PicoUnits;
   readonly outputPicoUnitsMax: PicoUnits;
 }
@@ -217,8 +216,8 @@ function pricesFor(price: TokenPrice, promptTokens: number): PriceSet {
 }
 
 /**
- * Returns the exact cost of a call, if the tokens keep the rules of core/token-counts.ts: a part is never
- * more than its whole. Parts are rare, so their multiplications are skipped if they are 0.
+ * The exact cost of a call, if the tokens keep the rules of core/token-counts.ts. Parts are rare, so their
+ * multiplications are skipped if they are 0.
  */
 export function costOf(price: TokenPrice, tokens: TokenCounts): PicoUnits {
   const prices = pricesFor(price, tokens.promptTokens);

@@ -10,9 +10,7 @@
  *
  * Of the three live states (registry-context.ts) only that of a gateway alone on its store has the ledger's
  * money. For a command, and for gateways that share their accounts, `live.credit` does nothing and returns
- * true: no call runs beside a command, and sharing/debits.ts sets the money of a debit aside. No other
- * process changes the store between two reads of `addOnce`: the process is alone on it, or SharedRegistry
- * runs the whole change in one transaction. `addOnce` checks again all the same, so as not to depend on this.
+ * true: no call runs beside a command, and sharing/debits.ts sets the money of a debit aside.
  */
 import type { ProxyError } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';
@@ -174,9 +172,8 @@ export class Credits {
   }
 
   /**
-   * Whether the disk has the account as before a debit whose commit threw. Only a gateway alone on its store
-   * has a ledger that needs this, so no other process has changed the account since. False if it cannot be
-   * read: the ledger then has too little of it until a restart.
+   * Whether the disk has the account as before a debit whose commit threw. False if it cannot be read: the
+   * ledger then has too little of it until a restart.
    */
   #isUnchanged(account: AccountRecord): boolean {
     const isUnchanged = ifReadable(() => {
@@ -225,10 +222,7 @@ export function notCovered(available: PicoUnits): ProxyError {
   return invalid(`amount must not take more than the balance of ${decimalOf(available)}`);
 }
 
-/**
- * The rule of a note as JSON Schema, for the document of the admin interface. `assertNote` checks the same,
- * and says which part was broken; test/unit/admin/openapi.test.ts compares the two.
- */
+/** The rule of `assertNote` as JSON Schema (test/unit/admin/openapi.test.ts compares the two). */
 export const NOTE_RULE = { maxLength: NOTE_CHARS_MAX, pattern: LINE_PATTERN };
 
 function assertNote(note: string): void {

@@ -164,10 +164,7 @@ export class Groups {
     return this.statementOf(record);
   }
 
-  /**
-   * `field`: the field of the request that names the group; undefined if the URL's path does. Throws
-   * `not_found`, or `invalid_parameters` if an API key was given.
-   */
+  /** `field`: that of the request which names the group; undefined if the URL does. Throws `not_found`. */
   recordOf(idOrName: string, field?: 'group' | 'parent' | 'root'): GroupRecord {
     const { groups } = this.#context.store;
     assertReference(field ?? 'group', idOrName);
@@ -181,7 +178,7 @@ export class Groups {
     return findSpelled(name, (spelling) => this.#context.store.groups.findByName(spelling));
   }
 
-  /** Returns the end of the message about a wrong name. Compares the first NAMES_COMPARED_MAX groups only. */
+  /** Compares the first NAMES_COMPARED_MAX groups only. */
   #nearestHint(name: string): string {
     const names = this.#context.store.groups.list(0, NAMES_COMPARED_MAX).items.map((group) => group.name);
     const nearest = nearestName(name, names, (candidate) => candidate);
@@ -190,10 +187,7 @@ export class Groups {
     return isNearEnough ? `, the nearest known one is ${nearest}` : ': see the list of groups';
   }
 
-  /**
-   * Returns the group as an account's statement shows it. If the group's row is missing or damaged, or a row
-   * above is damaged, the path is the id alone, so that the account is listed all the same.
-   */
+  /** The group as statements of accounts show it; if a row is missing or damaged, the path is the id. */
   groupPathOf(id: string): GroupPath {
     const path = ifReadable(() => this.#namesTo(this.recordOf(id))) ?? [id];
     // Both paths have a name at least.

@@ -173,16 +173,13 @@ export class KeyTable {
     return true;
   }
 
-  /** Returns Unix seconds; undefined if the key was never used. A start restores the last use. Any thread. */
+  /** Unix seconds; undefined if the key was never used. Any thread. */
   lastUsedSecondsOf(key: KeyIndex): number | undefined {
     const usedSeconds = Atomics.load(this.#records, key * RECORD_WORDS + USED) >>> 0;
     return usedSeconds === NOT_USED ? undefined : usedSeconds;
   }
 
-  /**
-   * Whether a key has this index: it was inserted and not removed. False for an index beyond the table, which
-   * a row of the store may have. Any thread.
-   */
+  /** Whether a key has this index, which may be beyond the table, as in rows of the store. Any thread. */
   has(key: KeyIndex): boolean {
     return key < this.#keysMax && Atomics.load(this.#records, stateAt(key)) !== STATE_VACANT;
   }

@@ -295,10 +295,7 @@ export class Keys {
     };
   }
 
-  /**
-   * A name is looked up in `account`, an id or a name, or in all accounts. Throws `not_found`, and
-   * `invalid_parameters` if several keys have the name, or a key itself was given.
-   */
+  /** Looks a name up in `account`, or in all accounts. Throws `not_found`, and as `#findByName`. */
   recordOf(idOrName: string, account?: string): KeyRecord {
     const { store } = this.#context;
     assertReference('key', idOrName);

@@ -39,7 +39,6 @@ export interface LiveBuffers {
   readonly groupNames: GroupNames;
 }
 
-/** The buffers that an account is in. */
 type AccountBuffers = Pick<LiveBuffers, 'ledger' | 'groupNames'>;
 
 /** Undefined if the catalogue does not have the plan, or a reload has removed the plan. */
@@ -60,11 +59,7 @@ function isActive(
   return active && planIndex !== undefined && (groupId === undefined || group !== undefined);
 }
 
-/**
- * Returns the account's state for the ledger. `spending` is undefined if the account was never flushed, and
- * `group` is what `groupIndexOf` returns. An account whose plan is not in the catalogue, or whose group is
- * not in the buffers, is disabled until both are there.
- */
+/** The state for the ledger. `spending` is undefined if there was no flush; `group` is of `groupIndexOf`. */
 export function accountStateOf(
   record: AccountRecord,
   spending: SpendingRecord | undefined,
@@ -116,10 +111,7 @@ export function groupIndexOf(
   return group !== undefined && groupNames.has(group.index, group.name) ? group.index : undefined;
 }
 
-/**
- * Returns the group and its ancestors, from the top down. Undefined if an ancestor is missing, or there are
- * more than GROUP_DEPTH_MAX: damaged rows may form a circle.
- */
+/** From the top down to `record`. Undefined if an ancestor is missing, or damaged rows form a circle. */
 export function groupPathTo(record: GroupRecord, store: GroupFinder): GroupRecord[] | undefined {
   const path = [record];
   for (let { parentId } = record; parentId !== undefined;) {

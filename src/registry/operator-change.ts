@@ -95,7 +95,7 @@ export type FieldValue = Static<typeof FieldValue>;
 export type FieldChange = Static<typeof FieldChange>;
 export type ChangeTarget = Static<typeof ChangeTarget>;
 
-/** What was changed: the part of a row that is known only after the change. */
+/** What is known only after the change. */
 export interface ChangeDetails {
   readonly target: ChangeTarget;
   readonly changes: readonly FieldChange[];

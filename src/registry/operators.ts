@@ -63,7 +63,6 @@ const NAME = new RegExp(
 /** The rule of names as JSON Schema, for the documents. */
 export const OPERATOR_NAME_RULE = { minLength: 1, maxLength: NAME_CHARS_MAX, pattern: NAME.source };
 
-/** Whether `text` could be an operator's token at all. */
 export function isOperatorToken(text: string): boolean {
   return OPERATOR_TOKEN.test(text);
 }
@@ -190,10 +189,7 @@ export class Operators {
     return recordMomentMs(this.#context.clock);
   }
 
-  /**
-   * The last use of each operator, by id: the later use of store and memory, because another process that had
-   * the admin interface meanwhile has written its uses.
-   */
+  /** By id, the later use of store and memory: another process may have had the admin interface meanwhile. */
   #lastUses(): Map<string, number> {
     const lastUses = this.#context.store.operators.lastUses();
     for (const [id, seconds] of this.#unwrittenUses)

@@ -48,7 +48,6 @@ export type SlotScope = Exclude<Scope, { readonly kind: 'model' }>;
 /** A scope with quotas, as the registry names it. */
 export type LimitedScope = SlotScope & { readonly id: string; readonly limits: QuotaLimits };
 
-/** Requests of the minute, calls of the day and, if they are known, calls in flight. */
 interface MinuteDayCounts {
   readonly minuteUsed: number;
   /** Counted from 1970-01-01 in UTC+8. */
@@ -81,10 +80,7 @@ export function minuteDayCountsAt(flushed: FlushedCounts | undefined, nowMs: Wal
   return { minuteUsed: nowMs - takenMs < MINUTE_MS ? minuteUsed : 0, dayNumber, dayCalls };
 }
 
-/**
- * Returns the use of each quota that has a limit, in the order of QUOTA_NAMES. `counts` has the requests of
- * the minute, the calls of the day and the calls in flight; `uses` has all other quotas.
- */
+/** Returns the use of each quota that has a limit, in the order of QUOTA_NAMES: of `counts`, or of `uses`. */
 export function quotaUsesOf(
   limits: QuotaLimits,
   counts: MinuteDayCounts,
@@ -106,10 +102,7 @@ export function quotaUsesOf(
   });
 }
 
-/**
- * The use as of the last flush, with nothing held. `record` is undefined if there was no flush. The record
- * has money in nano-units, the result in pico-units.
- */
+/** The use as of the last flush. The record has money in nano-units, the result in pico-units. */
 export function flushedUses(
   record: QuotaUseRecord | undefined,
   calendar: Calendar,

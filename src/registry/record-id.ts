@@ -76,10 +76,7 @@ function isSecret(text: string): boolean {
   return isWellFormedKey(text) || OPERATOR_TOKEN.test(text);
 }
 
-/**
- * Returns the spellings of a name by which its record may be stored: as given, composed (NFC), decomposed
- * (NFD). New records have the composed one; older ones have what was given.
- */
+/** How a record may have the name: new ones have it composed (NFC), older ones as it was given. */
 export function spellingsOf(name: string): Iterable<string> {
   return new Set([name, name.normalize('NFC'), name.normalize('NFD')]);
 }
@@ -138,9 +135,8 @@ export function assertIdempotencyKey(key: string): void {
 }
 
 /**
- * Throws `invalid_parameters` if the text is too long for an id or a name, or is an API key or a token. No
- * message repeats the text. `noun` is what is named, or the field that names a group: `parent`, or the `root`
- * of the tree to be listed.
+ * Throws `invalid_parameters`, without the text, if it is too long for an id or a name, or is an API key or a
+ * token. `noun` is what is named, or the field that names a group.
  */
 export function assertReference(
   noun: 'account' | 'group' | 'parent' | 'root' | 'key' | 'operator',
@@ -155,17 +151,17 @@ export function assertReference(
   }
 }
 
-/** Returns the error for status 400: a value of the request breaks a rule. */
+/** Status 400: a value of the request breaks a rule. */
 export function invalid(message: string): ProxyError {
   return new ProxyError('invalid_parameters', 'downstream', message);
 }
 
-/** Returns the error for status 409: a well-formed request does not fit the present state. */
+/** Status 409: a well-formed request does not fit the present state. */
 export function conflict(message: string): ProxyError {
   return new ProxyError('conflict', 'downstream', message);
 }
 
-/** Returns the error for status 404. */
+/** Status 404. */
 export function notFound(message: string): ProxyError {
   return new ProxyError('not_found', 'downstream', message);
 }

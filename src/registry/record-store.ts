@@ -152,7 +152,7 @@ interface ScopeStore extends Pick<RecordStore, 'findAccount' | 'findSpending'> {
   readonly quotaUses: Pick<RecordStore['quotaUses'], 'find'>;
 }
 
-/** The account, key or group with that id; undefined if there is none. (Ids begin with their kind.) */
+/** The account, key or group with that id. */
 export function findScope(
   store: Omit<ScopeStore, 'findSpending' | 'quotaUses'>,
   id: string,
@@ -165,10 +165,7 @@ export function findScope(
   return group && { kind: 'group', index: group.index };
 }
 
-/**
- * The use of a scope as flushes have written it: `counts` of the minute and of the calls of the day, and
- * `quotas` of all else, each undefined if none has. Throws StoreError if a row is damaged.
- */
+/** What flushes have written: `counts` of the minute and of the calls of the day, `quotas` of all else. */
 export function flushedUseOf(
   store: Omit<ScopeStore, 'findAccount' | 'groups'>,
   scope: UsedScope,

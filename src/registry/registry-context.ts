@@ -185,10 +185,7 @@ export abstract class LiveState {
   }
 }
 
-/**
- * The live state of a command, which has the store alone. Statements show the last flush, and a change takes
- * effect when a gateway starts.
- */
+/** Statements show the last flush, and a change takes effect when a gateway starts. */
 export class StoreOnly extends LiveState {
   protected readonly calendar: Calendar;
 
@@ -250,10 +247,7 @@ export class StoreOnly extends LiveState {
   }
 }
 
-/**
- * The live state of a gateway that is alone on its store: its shared buffers. A change is in force on all
- * threads when the method returns.
- */
+/** A change is in force on all threads when the method returns. */
 export class OwnBuffers extends LiveState {
   readonly #live: LiveBuffers;
 

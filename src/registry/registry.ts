@@ -82,10 +82,7 @@ export class Registry {
     return this.#store.operatorChanges;
   }
 
-  /**
-   * Runs `work`, which may commit once, and records what `work` changes as the change of `cause`. Returns the
-   * row of the change if there is one.
-   */
+  /** As `runAs` of ChangeStore, at the present moment. */
   runAs<Result>(cause: Cause, work: () => Result): Recorded<Result> {
     const atMs = recordMomentMs(this.#context.clock);
     return this.#store.operatorChanges.runAs({ ...cause, atMs }, work);

@@ -1,7 +1,7 @@
 /**
  * The live state (registry-context.ts) of a process that shares its registry with other processes or hosts.
- * gateway/shared-accounting.ts makes one. sharing/shared-registry.ts hands it what all processes use of
- * accounts, keys and groups. Main thread.
+ * gateway/shared-accounting.ts makes one. sharing/shared-registry.ts hands it what all processes use. Main
+ * thread.
  *
  * Methods for changes do nothing, because the ChangeApplier (change-applier.ts) writes each committed change
  * to the buffers. StoreOnly, the live state of a command, has most of them. It also reads what the last

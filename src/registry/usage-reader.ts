@@ -37,7 +37,6 @@ export interface UsageRequest extends UsageHours {
   readonly model: string | undefined;
 }
 
-/** A name is undefined if it is not known; `namesOf` says when. */
 export interface UsageNames {
   readonly account: string | undefined;
   readonly key: string | undefined;
@@ -189,9 +188,7 @@ export class UsageReader {
 
   /**
    * Returns the names for the id of an account or a key in a report. `accountId` is needed for a deleted key,
-   * because its record is gone. The result's `key` is undefined for an account and for a deleted key. Its
-   * `account` is undefined if this host's store, an older copy, lacks the account. Names of a damaged record
-   * are undefined too, so that the other rows of the report are shown.
+   * whose record is gone. A name is undefined if this host's store lacks the record, or it is damaged.
    */
   namesOf(id: string, accountId?: string): UsageNames {
     const key = ifReadable(() => this.#store.keys.find(id));

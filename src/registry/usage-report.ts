@@ -125,9 +125,7 @@ export class UsageReport {
     this.#selection = selection;
   }
 
-  /**
-   * Adds the selected rows of a page. Throws `invalid_parameters` if it makes more than LINES_MAX lines.
-   */
+  /** Adds the selected rows of a page. Throws `invalid_parameters` if it makes more than LINES_MAX lines. */
   add(rows: Iterable<UsageRow>): void {
     const { keyId, modelId, by } = this.#selection;
     for (const row of rows) {
@@ -154,15 +152,12 @@ export class UsageReport {
   }
 }
 
-/**
- * How long a report is kept: long enough to read some hundred pages one after the other. The numbers of a
- * later page are at most so old.
- */
+/** How long a report is kept: enough to read some hundred pages. The numbers of a page are at most so old. */
 const REPORT_KEPT_MS = 60_000;
 
 /**
- * Keeps the last report that has further pages, so that the next page does not sum all rows again. It keeps
- * one report, of at most LINES_MAX lines. Pages of two reports that are read in turns are summed each time.
+ * Keeps the last report that has further pages, so that the next page does not sum all rows again. Pages of
+ * two reports that are read in turns are summed each time.
  */
 export class KeptReport {
   #requestText = '';
