@@ -18,7 +18,7 @@ import { ContentsReader } from '../call-log/contents-writer.js';
 import { callReaderOf } from '../call-log/call-reader.js';
 import type { Settings } from '../config/schema.js';
 import { SystemClock } from '../core/clock.js';
-import { catalogOf } from '../gateway/settings-records.js';
+import { catalogOf } from '../gateway/catalog-records.js';
 import { COMMAND } from '../registry/operator-change.js';
 import { ownRegistryService, Registry } from '../registry/registry.js';
 import { StoreOnly } from '../registry/registry-context.js';

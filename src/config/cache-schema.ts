@@ -2,7 +2,7 @@
  * Declares the settings of the response cache. schema.ts has `cacheSchema` as the section `cache`, for all
  * models; catalog-schema.ts has `modelCacheSchema` as `cache` of one model. Main threads and commands. A
  * model's `bytes` may be more than `cache.bytes`: then the model may take all (`cacheRuleOf` of
- * gateway/settings-records.ts).
+ * gateway/catalog-records.ts).
  *
  * Must hold: by default the cache is off (test/unit/config/load.test.ts), and an account gets only its own
  * responses (test/e2e/cache.test.ts).

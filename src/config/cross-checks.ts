@@ -18,7 +18,7 @@ import type { SettingsDraft } from './schema.js';
 
 /**
  * Whether `pattern` matches the model's id. `*` stands for any characters, also none.
- * gateway/settings-records.ts calls it too, for the patterns of plans.
+ * gateway/catalog-records.ts calls it too, for the patterns of plans.
  */
 export function matchesModel(pattern: string, id: string): boolean {
   const [prefix = '', ...between] = pattern.split('*');

@@ -35,7 +35,8 @@ import type { UpstreamNames } from '../telemetry/upstream-names.js';
 import type { ModelRoute } from '../upstream/target.js';
 import { CredentialPositions } from '../providers/credentials/credential-spec.js';
 import { UpstreamScopes } from '../upstream/upstream-scopes.js';
-import { catalogOf, listenerSettingsOf, routesOf } from './settings-records.js';
+import { catalogOf } from './catalog-records.js';
+import { listenerSettingsOf, routesOf } from './settings-records.js';
 
 /** What a reload changes in the gateway. Each call brings it, because LiveSettings is made before. */
 export interface ReloadContext {

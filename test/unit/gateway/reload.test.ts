@@ -2,7 +2,7 @@
 import t, { type Test } from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
 import type { Settings } from '#src/config/schema.js';
-import { catalogOf } from '#src/gateway/settings-records.js';
+import { catalogOf } from '#src/gateway/catalog-records.js';
 import { UpstreamNames } from '#src/telemetry/upstream-names.js';
 import { GATEWAY_STOPS, LiveSettings, type ReloadContext } from '#src/gateway/reload.js';
 import { NO_PLAN_INDEX } from '#src/registry/catalog.js';

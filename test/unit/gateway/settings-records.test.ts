@@ -1,6 +1,7 @@
 /** Which doors besides chat an upstream at a cloud has, by the name of its model; and who gets keys. */
 import t from 'tap';
-import { catalogOf, listenerSettingsOf, routesOf } from '#src/gateway/settings-records.js';
+import { catalogOf } from '#src/gateway/catalog-records.js';
+import { listenerSettingsOf, routesOf } from '#src/gateway/settings-records.js';
 import { CredentialPositions } from '#src/providers/credentials/credential-spec.js';
 import { factsOf } from '#src/providers/bedrock/models.js';
 import { UpstreamNames } from '#src/telemetry/upstream-names.js';
