@@ -10,17 +10,31 @@
  */
 import { ERROR_KINDS, type ErrorCode } from './errors.js';
 
-export const DOOR_NAMES = [
-  'chat',
-  'messages',
-  'responses',
-  'embeddings',
-  'completions',
-  'moderations',
-  'rerank',
-  'count_tokens',
-] as const;
-export type DoorName = (typeof DOOR_NAMES)[number];
+/** What a model can serve. */
+export const SERVICES = ['chat', 'embeddings', 'completions', 'moderations', 'rerank'] as const;
+export type Service = (typeof SERVICES)[number];
+
+interface Door {
+  /** The path to which callers POST. The doors take their paths from here. */
+  readonly path: string;
+  /** The service that a model must have to be called by the door. */
+  readonly service: Service;
+  /** The member of a request that holds most of the prompt: rejections tell callers to shorten it. */
+  readonly prompt: string;
+}
+
+const DOORS = {
+  chat: { path: '/v1/chat/completions', service: 'chat', prompt: 'messages' },
+  messages: { path: '/v1/messages', service: 'chat', prompt: 'messages' },
+  responses: { path: '/v1/responses', service: 'chat', prompt: 'input' },
+  embeddings: { path: '/v1/embeddings', service: 'embeddings', prompt: 'input' },
+  completions: { path: '/v1/completions', service: 'completions', prompt: 'prompt' },
+  moderations: { path: '/v1/moderations', service: 'moderations', prompt: 'input' },
+  rerank: { path: '/v1/rerank', service: 'rerank', prompt: 'documents' },
+  count_tokens: { path: '/v1/messages/count_tokens', service: 'chat', prompt: 'messages' },
+} as const satisfies Record<string, Door>;
+export type DoorName = keyof typeof DOORS;
+export const DOOR_NAMES = Object.keys(DOORS) as readonly DoorName[];
 
 /** Position in DOOR_NAMES of the door of chat completions, to which calls of other doors are translated. */
 export const CHAT_DOOR = 0;
@@ -30,46 +44,14 @@ export const DOOR_INDEX = Object.fromEntries(DOOR_NAMES.map((name, index) => [na
   Record<DoorName, number>
 >;
 
-/** The path to which callers POST at each door. The doors take their paths from here. */
-export const DOOR_PATHS = {
-  chat: '/v1/chat/completions',
-  messages: '/v1/messages',
-  responses: '/v1/responses',
-  embeddings: '/v1/embeddings',
-  completions: '/v1/completions',
-  moderations: '/v1/moderations',
-  rerank: '/v1/rerank',
-  count_tokens: '/v1/messages/count_tokens',
-} as const satisfies Record<DoorName, string>;
+const ofDoors = <Member extends keyof Door>(member: Member) =>
+  Object.fromEntries(DOOR_NAMES.map((name) => [name, DOORS[name][member]])) as {
+    readonly [Name in DoorName]: (typeof DOORS)[Name][Member];
+  };
+export const DOOR_PATHS = ofDoors('path');
 export type DoorPath = (typeof DOOR_PATHS)[DoorName];
-
-/** What a model can serve. Calls at the doors `messages`, `responses` and `count_tokens` need `chat`. */
-export const SERVICES = ['chat', 'embeddings', 'completions', 'moderations', 'rerank'] as const;
-export type Service = (typeof SERVICES)[number];
-
-/** The service that a model must have to be called by each door. */
-export const SERVICE_OF: Readonly<Record<DoorName, Service>> = {
-  chat: 'chat',
-  messages: 'chat',
-  responses: 'chat',
-  embeddings: 'embeddings',
-  completions: 'completions',
-  moderations: 'moderations',
-  rerank: 'rerank',
-  count_tokens: 'chat',
-};
-
-/** The member of a request that holds most of the prompt: rejections tell callers to shorten it. */
-export const PROMPT_OF: Readonly<Record<DoorName, string>> = {
-  chat: 'messages',
-  messages: 'messages',
-  responses: 'input',
-  embeddings: 'input',
-  completions: 'prompt',
-  moderations: 'input',
-  rerank: 'documents',
-  count_tokens: 'messages',
-};
+export const SERVICE_OF: Readonly<Record<DoorName, Service>> = ofDoors('service');
+export const PROMPT_OF: Readonly<Record<DoorName, string>> = ofDoors('prompt');
 
 /** The doors of Anthropic's interface, whose errors have a form of their own. */
 export const ANTHROPIC_DOORS: readonly DoorName[] = ['messages', 'count_tokens'];

@@ -20,19 +20,21 @@ interface QuotaKind {
   readonly unit: 'requests' | 'calls' | 'tokens' | 'money';
   /** `minute`: a sliding window. Others are stocks: refilled each `day` or `month`, or call slots. */
   readonly per: 'minute' | 'day' | 'month' | 'flight';
+  /** The field of QuotaLimits that has its limit. */
+  readonly field: keyof QuotaLimits;
 }
 
 /** By the name that settings, commands, interfaces and messages use. */
 export const QUOTA_KINDS = {
-  requests_per_minute: { unit: 'requests', per: 'minute' },
-  tokens_per_minute: { unit: 'tokens', per: 'minute' },
-  calls_in_flight: { unit: 'calls', per: 'flight' },
-  calls_per_day: { unit: 'calls', per: 'day' },
-  tokens_per_day: { unit: 'tokens', per: 'day' },
-  calls_per_month: { unit: 'calls', per: 'month' },
-  tokens_per_month: { unit: 'tokens', per: 'month' },
-  spend_per_day: { unit: 'money', per: 'day' },
-  spend_per_month: { unit: 'money', per: 'month' },
+  requests_per_minute: { unit: 'requests', per: 'minute', field: 'requestsPerMinute' },
+  tokens_per_minute: { unit: 'tokens', per: 'minute', field: 'tokensPerMinute' },
+  calls_in_flight: { unit: 'calls', per: 'flight', field: 'callsInFlight' },
+  calls_per_day: { unit: 'calls', per: 'day', field: 'callsPerDay' },
+  tokens_per_day: { unit: 'tokens', per: 'day', field: 'tokensPerDay' },
+  calls_per_month: { unit: 'calls', per: 'month', field: 'callsPerMonth' },
+  tokens_per_month: { unit: 'tokens', per: 'month', field: 'tokensPerMonth' },
+  spend_per_day: { unit: 'money', per: 'day', field: 'spendPerDay' },
+  spend_per_month: { unit: 'money', per: 'month', field: 'spendPerMonth' },
 } as const satisfies Record<string, QuotaKind>;
 
 export type QuotaName = keyof typeof QUOTA_KINDS;
@@ -62,17 +64,9 @@ export interface QuotaLimits {
 }
 
 /** The field of QuotaLimits that has the limit of each quota. */
-export const QUOTA_FIELDS = {
-  requests_per_minute: 'requestsPerMinute',
-  tokens_per_minute: 'tokensPerMinute',
-  calls_in_flight: 'callsInFlight',
-  calls_per_day: 'callsPerDay',
-  tokens_per_day: 'tokensPerDay',
-  calls_per_month: 'callsPerMonth',
-  tokens_per_month: 'tokensPerMonth',
-  spend_per_day: 'spendPerDay',
-  spend_per_month: 'spendPerMonth',
-} as const satisfies Record<QuotaName, keyof QuotaLimits>;
+export const QUOTA_FIELDS = Object.fromEntries(
+  QUOTA_NAMES.map((name) => [name, QUOTA_KINDS[name].field]),
+) as { readonly [Name in QuotaName]: (typeof QUOTA_KINDS)[Name]['field'] };
 
 /** The lowest limit of a spending: a nano-unit, in which the ledger counts spending. */
 export const QUOTA_SPEND_MIN = asPicoUnits(1_000n);

@@ -1,8 +1,8 @@
 /**
  * The table of doors, the half of each door that listeners and counter threads load. A new door is a folder,
- * and a name in DOOR_NAMES: then no table compiles that lacks the door, such as this one, dialects.ts and
- * request-schemas.ts. request/listener-server.ts, request/rejections.ts and upstream/counter-task.ts use the
- * table.
+ * and a row of core/door-names.ts: then no table compiles that lacks the door, such as this one, dialects.ts
+ * and request-schemas.ts. request/listener-server.ts, request/rejections.ts and upstream/counter-task.ts use
+ * the table.
  *
  * Must hold: the compiler checks that each door has the name and the path of its place in the table.
  */
