@@ -24,11 +24,11 @@ import {
   type Provider,
   type ProviderModel,
   providerModelOf,
-  type Variables,
 } from './provider.js';
 import { DROP_PARAMS_REASON, type ImportMap, PARAMETER_REASONS, reasonOf } from './remarks.js';
 import { keyOf, withoutAddressSecrets } from './secrets.js';
 import { serviceOf } from './service.js';
+import type { Variables } from './variables.js';
 
 /** An upstream in Tollgate's file, with the names of the file. What is undefined is not written. */
 export interface Upstream extends Partial<NativeSettings> {

@@ -17,9 +17,10 @@ import {
   HEADER_NAMES_SECRET,
   HEADER_VALUES,
 } from '../upstream-schema.js';
-import type { Parameter, Variables } from './provider.js';
+import type { Parameter } from './provider.js';
 import type { ImportMap } from './remarks.js';
 import { secretOf, secretNameOf } from './secrets.js';
+import type { Variables } from './variables.js';
 
 interface ImportedHeaders {
   readonly headers: Readonly<Record<string, string>>;

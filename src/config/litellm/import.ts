@@ -23,7 +23,8 @@ import {
   withFallbacks,
 } from './model.js';
 import { importDeployment, timeoutOf, type Deployment, type DeploymentContext } from './deployment.js';
-import { escapedText, isTranslated, providerModelOf, Variables } from './provider.js';
+import { isTranslated, providerModelOf } from './provider.js';
+import { escapedText, Variables } from './variables.js';
 import {
   DROP_PARAMS_REASON,
   ImportMap,

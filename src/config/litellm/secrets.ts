@@ -5,14 +5,9 @@
  * Must hold: no secret of the file is written (test/unit/config/litellm/import.test.ts).
  */
 import { partedAtQuerySecrets, secretsInPath } from '../../core/secret-url.js';
-import {
-  type NativeSettings,
-  type Parameter,
-  type Provider,
-  variableNameOf,
-  type Variables,
-} from './provider.js';
+import type { NativeSettings, Parameter, Provider } from './provider.js';
 import type { ImportMap } from './remarks.js';
+import { variableNameOf, type Variables } from './variables.js';
 
 /** Returns the name of the variable for a secret that is no key: `of` is a header's or parameter's name. */
 export function secretNameOf(modelName: string, of: string): string {
