@@ -67,8 +67,9 @@ const metrics = new ListenerMetrics(init.metrics, init.index);
 /** Undefined unless spans are exported. */
 const outbox = init.tracing && (await openSpanOutbox(init.tracing.outlet));
 
+const { contents: contentsSettings, cacheBytesMax, tls, cors, ...phaseSettings } = init.settings;
 const cache = new ResponseCache(init.cachePort, clock, metrics);
-cache.applySettings(init.settings.catalog, init.settings.cacheBytesMax);
+cache.applySettings(phaseSettings.catalog, cacheBytesMax);
 
 const contents = new ContentsGatherer({
   budget: new ContentsBudget(init.contentsBudget),
@@ -76,11 +77,10 @@ const contents = new ContentsGatherer({
   clock,
   send: (bytes) => main.postMessage({ kind: 'contents', bytes } satisfies FromListener, [bytes.buffer]),
 });
-contents.applySettings(init.settings.contents);
+contents.applySettings(contentsSettings);
 
 // `server` is defined below; the callback runs only when `connections.listen` is called, at the file's end.
 const connections = new Connections((app) => server.route(app));
-const { catalog, lowBalance, tokenQuota, cachedInput, durability, limits } = init.settings;
 /** At a reload `applySettings` replaces some members, so the phases read them at each use and keep none. */
 const listener = {
   clock,
@@ -93,13 +93,7 @@ const listener = {
   leases,
   metrics,
   callRing,
-  catalog,
-  access: new ModelAccess(catalog),
-  lowBalance,
-  tokenQuota,
-  cachedInput,
-  durability,
-  limits,
+  access: new ModelAccess(phaseSettings.catalog),
   connections,
   sweeps: new SlotArray<Swept>(),
   bodies: new BodyBudget(init.bodies, init.index),
@@ -111,26 +105,18 @@ const listener = {
   cache,
   contents,
   parser: new AskPort(init.parserPort),
+  ...phaseSettings,
 } satisfies IntakeContext;
 const tracer = new CallTracer(init.tracing && outbox && { sampling: init.tracing.sampling, outbox });
-const server = new ListenerServer(listener, init.settings.cors, init.requestPrefix, tracer);
+const server = new ListenerServer(listener, cors, init.requestPrefix, tracer);
 
 /** Applies each member of ListenerSettings. The server comes last, because it reads what was replaced. */
 function applySettings(settings: ListenerSettings): void {
   const { contents: contentsSettings, cacheBytesMax, tls, cors, ...others } = settings;
-  const { catalog, lowBalance, tokenQuota, cachedInput, durability, limits, ...unapplied } = others;
-  // Does not compile if ListenerSettings has a member that is not named above.
-  unapplied satisfies Record<string, never>;
-  Object.assign(listener, {
-    catalog,
-    access: new ModelAccess(catalog),
-    lowBalance,
-    tokenQuota,
-    cachedInput,
-    durability,
-    limits,
-  } satisfies Partial<IntakeContext>);
-  cache.applySettings(catalog, cacheBytesMax);
+  // Does not compile if ListenerSettings has a member that is neither named above nor in the context.
+  others satisfies Pick<IntakeContext, keyof typeof others>;
+  Object.assign(listener, others, { access: new ModelAccess(others.catalog) });
+  cache.applySettings(others.catalog, cacheBytesMax);
   contents.applySettings(contentsSettings);
   server.onSettings(cors);
   if (!connections.replaceTls(tls))
@@ -200,4 +186,4 @@ main.on('message', (message: ToListener) => {
   }
 });
 
-send({ kind: connections.listen(init.host, init.port, init.settings.tls) ? 'listening' : 'listen_failed' });
+send({ kind: connections.listen(init.host, init.port, tls) ? 'listening' : 'listen_failed' });

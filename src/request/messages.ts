@@ -2,7 +2,7 @@
  * Types of the messages between the main thread (gateway/listeners.ts) and a listener thread
  * (listener.thread.ts), and of the listener's `workerData`, which gateway/listeners.ts makes.
  * gateway/settings-records.ts makes the ListenerSettings. The compiler checks both ends, and that
- * `applySettings` of listener.thread.ts names each setting.
+ * listener.thread.ts applies each setting.
  *
  * Must hold: no provider's key is in these messages, because only upstream workers get the keys
  * (test/unit/gateway/settings-records.test.ts).
