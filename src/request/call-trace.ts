@@ -44,15 +44,12 @@ interface CallSpan {
   readonly account: AccountIndex;
 }
 
-/** What is known of a call at its end. Times are monotonic. */
+/** What is known of a call at its end, as RecordedCall has it. Times are monotonic. */
 interface CallEnd {
   readonly outcome: Outcome;
-  /** When the headers had come. */
   readonly receivedMs: number;
-  /** When the first piece of a response that came in pieces was written; undefined if none was. */
   readonly responseMs: number | undefined;
   readonly endedMs: number;
-  /** How long the call waited because its upstreams were at their limits. */
   readonly queuedMs: number;
   /** Undefined if the call was not charged. */
   readonly settled: Settled | undefined;

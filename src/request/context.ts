@@ -22,7 +22,7 @@ import type { QuotasLeft } from '../core/quotas-left.js';
 import type { Ledger } from '../ledger/ledger.js';
 import type { PendingCommits } from '../ledger/pending-commits.js';
 import { CHAT } from '../doors/chat/chat-door.js';
-import type { Door } from '../doors/door.js';
+import type { Door, ResponseFacts } from '../doors/door.js';
 import type { ChatCall, ChatRequestResult } from '../protocol/chat-call.js';
 import type { PlanEntry } from '../registry/catalog.js';
 import type { GroupNames } from '../registry/group-names.js';
@@ -48,22 +48,6 @@ export interface Caller {
   readonly plan: PlanEntry;
   /** Whether the key has limits of its own. */
   readonly isLimited: boolean;
-}
-
-/** The values of the `X-RateLimit-*` headers. Set by the rate-limit phase, and by `admit` if it rejects. */
-interface RateLimitState {
-  readonly limit: number;
-  readonly remaining: number;
-  /** Unix seconds. */
-  readonly resetSeconds: number;
-}
-
-/** The values of the `x-ratelimit-*-tokens` headers. */
-export interface TokenLimitState {
-  readonly limit: number;
-  readonly remaining: number;
-  /** Milliseconds until tokens that are used now are available again. */
-  readonly resetMs: number;
 }
 
 /** An admitted call, with its slot and hold. Set by `admit`; ended once by `settle` or `release`. */
@@ -93,7 +77,8 @@ export class CallContext {
   caller: Caller | undefined = undefined;
   /** Whose key `authenticate` knows and rejects: disabled, expired, no plan. For the call log alone. */
   rejectedCaller: Pick<Caller, 'key' | 'account'> | undefined = undefined;
-  rateLimit: RateLimitState | undefined = undefined;
+  /** For the `X-RateLimit-*` headers. Set by the rate-limit phase, and by `admit` if it rejects. */
+  rateLimit: ResponseFacts['rateLimit'] = undefined;
   /**
    * Whether the permits were taken before the body is read. False if the body comes while a coordinator is
    * still asked: until its reply no error about the body may be sent. Set by the rate-limit phase.
@@ -107,7 +92,7 @@ export class CallContext {
   /** Set by `admit` if the call log stores calls. */
   quotasLeft: QuotasLeft | undefined = undefined;
   /** Undefined if no scope has `tokens_per_minute`. Set when the call is admitted, rejected or replayed. */
-  tokenLimit: TokenLimitState | undefined = undefined;
+  tokenLimit: ResponseFacts['tokenLimit'] = undefined;
   /**
    * Whether the last rejection was by a limit of which the coordinator may have more. Set by the rate-limit
    * phase and by `admit`, again with each decision.

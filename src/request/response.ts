@@ -14,7 +14,7 @@ import type { HttpResponse } from 'uWebSockets.js';
 import type { ErrorRecord } from '../core/errors.js';
 import { PUBLIC_DOCUMENT } from '../protocol/generated.js';
 import type { ChatExchange } from './chat-exchange.js';
-import type { CallContext, TokenLimitState } from './context.js';
+import type { CallContext } from './context.js';
 import type { CorsSettings } from './messages.js';
 
 /**
@@ -73,15 +73,14 @@ export function writeHead(
     return;
   }
   const { limit, remaining, resetSeconds } = rateLimit;
-  const tokenLines = tokenLimit === undefined ? '' : tokenLinesOf(tokenLimit);
+  // These headers have OpenAI's names and format, because clients read them.
+  const tokenLines =
+    tokenLimit === undefined
+      ? ''
+      : `\r\nx-ratelimit-limit-tokens: ${tokenLimit.limit}\r\nx-ratelimit-remaining-tokens: ${tokenLimit.remaining}\r\nx-ratelimit-reset-tokens: ${durationOf(tokenLimit.resetMs)}`;
   res.writeStatus(
     `${head}\r\nx-ratelimit-limit: ${limit}\r\nx-ratelimit-remaining: ${remaining}\r\nx-ratelimit-reset: ${resetSeconds}${tokenLines}`,
   );
-}
-
-/** These headers have OpenAI's names and format, because clients read them. */
-function tokenLinesOf({ limit, remaining, resetMs }: TokenLimitState): string {
-  return `\r\nx-ratelimit-limit-tokens: ${limit}\r\nx-ratelimit-remaining-tokens: ${remaining}\r\nx-ratelimit-reset-tokens: ${durationOf(resetMs)}`;
 }
 
 const SECOND_MS = 1_000;
