@@ -23,7 +23,7 @@ export interface LockRequest extends ResponseKey {
 }
 
 /** What a message says of the first call's response besides its bytes. */
-interface EndedResponse {
+export interface EndedResponse {
   /** Whether the response is a stream of server-sent events, whole. */
   readonly stream: boolean;
   /** The id of the fallback that answered; undefined if the model that the call named did. */

@@ -68,12 +68,11 @@ export class AdmissionAsk {
   async #ask(call: ChatCall): Promise<ErrorRecord | undefined> {
     const caller = this.#context.knownCaller;
     this.#tries += 1;
-    const { hold, tokens, isFree } =
-      this.#stage === 'whole' ? this.#wholeNeed(caller, call) : this.#loweredNeed(caller, call);
+    const need = this.#stage === 'whole' ? this.#wholeNeed(caller, call) : this.#loweredNeed(caller, call);
     // LeaseEnd (lease-channel.ts) lists how the wait may end. After `try` both of the next two are undefined.
     const leaseEnd = await askLease(
       caller,
-      { kind: 'admission', hold, tokens, ...(isFree && { isFree }) },
+      { kind: 'admission', ...need },
       this.#leases,
       this.#modelScopeOf(caller),
     );

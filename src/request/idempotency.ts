@@ -14,7 +14,7 @@
  */
 import { createHash, hash } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { IdempotencyChannel, LockRequest } from '../channel/idempotency-channel.js';
+import type { EndedResponse, IdempotencyChannel, LockRequest } from '../channel/idempotency-channel.js';
 import { DOOR_PATHS } from '../core/door-names.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
 import { IDEMPOTENCY_KEY_CHARS_MAX, IDEMPOTENCY_KEY_PATTERN } from '../core/limits.js';
@@ -27,12 +27,7 @@ const KEY_PATTERN = new RegExp(IDEMPOTENCY_KEY_PATTERN);
 const HASH_STEP_BYTES = 1024 * 1024;
 
 /** The response of an earlier call: stored, or in the response cache. */
-export interface EarlierResponse {
-  readonly stream: boolean;
-  readonly bytes: Uint8Array;
-  /** The id of the model that answered, if it was a fallback. */
-  readonly fallback?: string | undefined;
-}
+export type EarlierResponse = EndedResponse & { readonly bytes: Uint8Array };
 
 /** How `lock` ended. If neither member is set, the call has the lock and is to be made. */
 interface LockResult {
