@@ -144,7 +144,7 @@ export class Calls {
       this.#callLeft.perDay = this.day.leftOf(account, dayNumberOf(this.clock.wallMs()), plan.callsPerDay);
     }
     if (rejection === undefined && !this.balance.hold(account, needs.hold)) {
-      this.#giveBack(taken);
+      this.#giveBack();
       rejection = this.rejections.rejectionOf(ACCOUNT_SCOPE, 'balance', scopes, needs);
     }
     if (rejection === undefined && scopes.model?.limits.requestsPerMinute !== undefined)
@@ -194,7 +194,7 @@ export class Calls {
       setAmounts(this.#used, tokens, nanoUnitsOf(cost));
       this.#chain.recall(taken);
       // A call of the month stays taken, as that of the day does.
-      this.#settleQuotas(taken, this.#used, ~MONTH_BIT, nowMs);
+      this.#settleQuotas(this.#used, ~MONTH_BIT, nowMs);
     }
     this.close(slot, taken.account);
     return settlement;
@@ -231,7 +231,7 @@ export class Calls {
       setAmounts(this.#held, taken.tokens, nanoUnitsOf(hold));
       this.#chain.recall(taken);
     }
-    this.#giveBack(taken);
+    this.#giveBack();
     this.close(slot, taken.account);
     return true;
   }
@@ -246,10 +246,10 @@ export class Calls {
     this.dirty.mark(account);
   }
 
-  /** Replaces `#held` by `used` in each scope of `taken`, for the quotas in `mask` but calls a day. */
-  #settleQuotas(taken: Taken, used: Amounts, mask: number, nowMs: MonotonicMs): void {
-    this.#options.batch.settle(this.#chain.links, mask, this.#held, used, taken, nowMs);
-    this.#markOthers(taken, ~DAY_BIT);
+  /** Replaces `#held` by `used` in each scope of `#chain`, for the quotas in `mask` but calls a day. */
+  #settleQuotas(used: Amounts, mask: number, nowMs: MonotonicMs): void {
+    this.#options.batch.settle(this.#chain, mask, this.#held, used, nowMs);
+    this.#markOthers(this.#taken, ~DAY_BIT);
   }
 
   #takeFlight(account: AccountIndex, callsMax: number): boolean {
@@ -300,7 +300,7 @@ export class Calls {
     const { links } = this.#chain;
     taken.dayNumber = AFTER_ALL_DAYS;
     this.#callLeft.begin();
-    if (this.#options.batch.take(links, quotaBits, this.#held, taken, this.#nowMs, this.#callLeft))
+    if (this.#options.batch.take(this.#chain, quotaBits, this.#held, this.#nowMs, this.#callLeft))
       quotaBits &= DAY_BIT;
     for (const quota of QUOTA_ORDER) {
       const bit = quota === CALLS_PER_DAY ? DAY_BIT : 1 << quota;
@@ -309,7 +309,7 @@ export class Calls {
         if ((links[scope]!.mask & bit) === 0) continue;
         const isTaken = quota === CALLS_PER_DAY ? this.#takeDayOf(scope, scopes) : this.#take(scope, quota);
         if (!isTaken) {
-          this.#giveBack(taken);
+          this.#giveBack();
           return this.rejections.rejectionOf(scope, quota, scopes, needs);
         }
         if (quota === CALLS_PER_DAY || (taken.day === day && taken.month === month)) continue;
@@ -318,7 +318,8 @@ export class Calls {
         const later = { day: taken.day, month: taken.month };
         this.quotas.settle(links[scope]!.record, quota, this.#held, NOTHING_USED, taken, this.#nowMs);
         taken.masks[scope]! &= ~bit;
-        this.#giveBack(Object.assign(taken, { day, month }));
+        Object.assign(taken, { day, month });
+        this.#giveBack();
         Object.assign(taken, later).masks.fill(0);
         return undefined;
       }
@@ -364,7 +365,7 @@ export class Calls {
     this.#callLeft.modelMinute = take.remaining;
     if (take.admitted) return undefined;
     this.balance.giveBack(account, needs.hold);
-    this.#giveBack(this.#taken);
+    this.#giveBack();
     return this.rejections.ofModelMinute(model!, take);
   }
 
@@ -372,9 +373,10 @@ export class Calls {
    * Gives `#held` back by `#chain`, both set before; but not the hold and the account's call in flight. Marks
    * the account dirty, because a flush may have read its day and month while the call was taken.
    */
-  #giveBack(taken: Taken): void {
+  #giveBack(): void {
+    const taken = this.#taken;
     this.#giveBackDays(taken);
-    if (taken.scopeCount > 0) this.#settleQuotas(taken, NOTHING_USED, ~0, this.clock.monotonicMs());
+    if (taken.scopeCount > 0) this.#settleQuotas(NOTHING_USED, ~0, this.clock.monotonicMs());
     this.dirty.mark(taken.account);
   }
 

@@ -20,7 +20,7 @@ import * as layout from './layout.js';
 import { QUOTA_MODULE_BYTES } from './generated-module.js';
 import { ENTRY, HALF_SETTLED, SETTLED, UNSETTLED } from './quota-module.js';
 import { DAY_BIT, FIRST_SCOPE, SCOPES_MAX, type Taken } from './reservations.js';
-import type { Link } from './scope-chain.js';
+import type { ScopeChain } from './scope-chain.js';
 import {
   type Amounts,
   createAmounts,
@@ -73,18 +73,12 @@ export class QuotaBatch {
   }
 
   /**
-   * Takes `held` of the quotas in `mask` of each link, but no calls a day. `taken` has the scopes and the
-   * periods. Sets the bits of these quotas in `taken.masks`, and sets `left`. Returns false, and takes
-   * nothing, if a quota has too little left or begins a period: then the caller takes quota by quota.
+   * Takes `held` of the quotas in `mask` of each link, but no calls a day. The chain's `taken` has the scopes
+   * and the periods. Sets the bits of these quotas in `taken.masks`, and sets `left`. Returns false, and
+   * takes nothing, if a quota has too little left or begins a period: then the caller takes quota by quota.
    */
-  take(
-    links: readonly Link[],
-    mask: number,
-    held: Amounts,
-    taken: Taken,
-    nowMs: MonotonicMs,
-    left: CallLeft,
-  ): boolean {
+  take(chain: ScopeChain, mask: number, held: Amounts, nowMs: MonotonicMs, left: CallLeft): boolean {
+    const { links, taken } = chain;
     const quotaBits = mask & ~DAY_BIT;
     const tick = Math.floor(nowMs / TICK_MS) - TICKS_PER_MINUTE;
     if (quotaBits === 0 || tick < 0) return false;
@@ -116,15 +110,9 @@ export class QuotaBatch {
     return true;
   }
 
-  /** Replaces `held` by `used` for the quotas in `mask` that `taken.masks` has. */
-  settle(
-    links: readonly Link[],
-    mask: number,
-    held: Amounts,
-    used: Amounts,
-    taken: Taken,
-    nowMs: MonotonicMs,
-  ): void {
+  /** Replaces `held` by `used` for the quotas in `mask` that the `masks` of the chain's `taken` have. */
+  settle(chain: ScopeChain, mask: number, held: Amounts, used: Amounts, nowMs: MonotonicMs): void {
+    const { links, taken } = chain;
     const floats = this.#floats;
     const scratchByte = this.#scratchByte;
     if (scratchByte !== undefined) {
@@ -140,21 +128,15 @@ export class QuotaBatch {
         }
       if (entry === 0 || this.#settle!(scratchByte, scratchByte + 8 * entry) === SETTLED) return;
     }
-    this.#settleRest(links, mask, held, used, taken, nowMs);
+    this.#settleRest(chain, mask, held, used, nowMs);
   }
 
   /**
    * Settles what the module left, in the order of the entries; everything without the module. Quota by quota,
    * because most quotas have the amount of the one before (addendOf of packed-words.ts).
    */
-  #settleRest(
-    links: readonly Link[],
-    mask: number,
-    held: Amounts,
-    used: Amounts,
-    taken: Taken,
-    nowMs: MonotonicMs,
-  ): void {
+  #settleRest(chain: ScopeChain, mask: number, held: Amounts, used: Amounts, nowMs: MonotonicMs): void {
+    const { links, taken } = chain;
     const words = this.#words32;
     let entry = 0;
     for (let quota = FIRST_QUOTA; quota < held.length; quota++)
