@@ -12,10 +12,7 @@
  * lines end in CRLF, a size has digits alone. What the server may send besides payload is bounded.
  */
 
-/**
- * Bytes of the extensions of all chunks of a body together, and of its trailers. Providers use neither, and a
- * server could send them for ever.
- */
+/** Of all chunks of a body together. Providers send neither, and a server could send them for ever. */
 const EXTENSIONS_BYTES_MAX = 16 * 1024;
 const TRAILERS_BYTES_MAX = 16 * 1024;
 /** Enough for any length that a number holds exactly, with leading zeros. */
@@ -98,10 +95,7 @@ export class ChunkedBody {
     return offset;
   }
 
-  /**
-   * Reads a whole size line if the whole line has come, without an extension, as nearly always; else one
-   * byte. Returns the next offset. The last chunk, of size 0, is read byte by byte.
-   */
+  /** Reads a size line that has come whole, without an extension and not of size 0; else one byte. */
   #readSizeLine(bytes: Uint8Array, offset: number, end: number): number {
     const digitsEnd = Math.min(end - 2, offset + SHORT_SIZE_DIGITS_MAX);
     let size = 0;

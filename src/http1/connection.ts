@@ -71,10 +71,7 @@ export interface ResponseEvents {
 
 /** The pool, as a connection sees it. */
 export interface ConnectionOwner {
-  /**
-   * The connection can take a call: it has opened, or its response is whole. Called before `onEnd` of the
-   * call, so that the pool knows of the connection if `onEnd` begins the next call.
-   */
+  /** The connection can take a call. Called before `onEnd` of the last call, which may begin the next. */
   onFree(connection: Http1Connection): void;
   /** The connection takes no calls any more. `error`: why it failed to open; otherwise undefined. */
   onGone(connection: Http1Connection, error: ConnectionError | undefined): void;

@@ -141,10 +141,7 @@ function saysClose(text: string, lowered: string): boolean {
 /** `\nname:` by name. Kept for ever, because V8 takes three times as long to find a newly made string. */
 const LINE_STARTS = new Map<HeaderName, string>();
 
-/**
- * Returns the value of the first header of that name from the position `from` on, and the position of its
- * line's CRLF. `text` must match HEAD; `lowered` is the text in lower case.
- */
+/** The first header of that name from `from` on, and where its line's CRLF is. `text` must match HEAD. */
 function valueAt(
   text: string,
   lowered: string,

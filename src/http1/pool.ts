@@ -210,10 +210,7 @@ export class Http1Pool implements ConnectionOwner {
     return this.#waiting.takeFirst();
   }
 
-  /**
-   * Called when a call leaves the queue. The call counts as one of the sendable calls, also if it was after
-   * them or had left before: at worst another call waits one more turn.
-   */
+  /** A call has left the queue. It counts as a sendable one: at worst another call waits one more turn. */
   #lowerSendable(): void {
     if (this.#sendableCount > 0) this.#sendableCount--;
   }

@@ -356,10 +356,7 @@ export class ValueReader extends MemberReader {
     return this.numberFrom(start);
   }
 
-  /**
-   * As `readValue`, for a member that must be an integer. Decoders agree only on plain digits, and read `1e2`
-   * and `1.0` differently: such an integer sets `numberError`.
-   */
+  /** As `readValue`, for an integer. Decoders read `1e2` and `1.0` differently: these set `numberError`. */
   readInteger(): unknown {
     const start = this.position;
     const value = this.readValue();

@@ -182,10 +182,7 @@ function indexOr(other: string, index: unknown): string {
  */
 type Visit = (key: string, text: string, mayRepeat?: boolean) => void;
 
-/**
- * What was counted of a stream of the Responses API. The constructor finds it in the keys of `texts`, so a
- * stream that is read in parts counts as one that is read at once.
- */
+/** What was counted of a Responses stream, found in the keys of `texts`: a stream may be read in parts. */
 class CountedItems {
   readonly kinds = new StreamedKinds();
   /** Items that are done, by their ids. */

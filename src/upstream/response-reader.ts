@@ -64,10 +64,7 @@ export interface ReaderOwner {
 export interface ResponseBodyReader {
   /** The client has all of the response but its end: a failure of the upstream no longer matters. */
   readonly isWhole: boolean;
-  /**
-   * What a stream has reported of its prompt, or of a part of its choices. Read if the stream is left or
-   * breaks off before it has reported all (UsageMeter.reportSoFar).
-   */
+  /** What a stream has reported of its prompt, or of a part of its choices: see UsageMeter.reportSoFar. */
   readonly usageSoFar?: unknown;
   onData(chunk: Uint8Array): void;
   /** The body ended as HTTP requires. */

@@ -71,10 +71,7 @@ export class RetryPlan {
     return taken;
   }
 
-  /**
-   * Why the call must wait; undefined if no upstream could serve it even below its limits. To be called
-   * after `take` has returned undefined, or if `isAnyLeft` of the balancer is false.
-   */
+  /** As in Balancer, after `take` has returned undefined. */
   noRoom(): NoRoom | undefined {
     return this.#balancer.noRoom(this.#triedIndices, this.#account, this.tokens);
   }

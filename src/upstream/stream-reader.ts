@@ -161,10 +161,7 @@ export class StreamReader extends EventReader {
     this.#choiceReport = undefined;
   }
 
-  /**
-   * Records which choices go on and which end; returns whether any choice ends. Choices beyond CHOICES_MAX
-   * are not recorded, so that an upstream cannot fill the memory.
-   */
+  /** Records which choices go on; returns whether one ends. Beyond CHOICES_MAX none is kept in memory. */
   #recordEnds(choices: readonly unknown[]): boolean {
     let hasEnded = false;
     for (const [position, choice] of choices.entries()) {

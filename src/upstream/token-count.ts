@@ -67,10 +67,7 @@ interface CountState {
   slices: number;
 }
 
-/**
- * Each message costs three tokens besides its texts, a name one more, and the response starts with three.
- * Source: OpenAI's cookbook, "How to count tokens with tiktoken".
- */
+/** Tokens besides texts. Source: OpenAI's cookbook, "How to count tokens with tiktoken". */
 const MESSAGE_TOKENS = 3;
 const NAME_TOKENS = 1;
 const PRIMING_TOKENS = 3;
