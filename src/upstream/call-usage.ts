@@ -61,7 +61,9 @@ export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageD
     const promptTokens = mayLackPrompts
       ? Math.max(reported.promptTokens, counted.promptTokens)
       : reported.promptTokens;
-    return { ...withLargerCompletion(reported, counted), promptTokens };
+    // The report may lack text, and the count lacks reasoning that was hidden.
+    const completionTokens = Math.max(reported.completionTokens, counted.completionTokens);
+    return { ...reported, promptTokens, completionTokens, source: 'estimated' };
   });
 }
 
@@ -88,10 +90,4 @@ function disbeliefIn(
 /** Whether the report takes all of the output for reasoning, although the response had other text. */
 function lacksAnswer({ completionTokens, reasoningTokens }: Usage, meter: UsageMeter): boolean {
   return completionTokens > 0 && completionTokens === reasoningTokens && meter.hasText(isOfAnswer);
-}
-
-/** The larger completion counts: the report lacks text, and the count lacks reasoning that was hidden. */
-function withLargerCompletion(reported: Usage, counted: Usage): Usage {
-  const completionTokens = Math.max(reported.completionTokens, counted.completionTokens);
-  return { ...reported, completionTokens, source: 'estimated' };
 }
