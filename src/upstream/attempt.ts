@@ -281,11 +281,12 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     } else {
       this.#state = 'reading';
       const { meter } = this;
-      const { budget } = this.#owner;
       const { stream, includeUsage, choices } = this.#request;
+      const sink = this.#owner;
+      const { budget } = sink;
       if (this.#door !== undefined)
-        this.#reader = this.#door.openReader({ sink: this.#owner, outcome: this, meter, budget });
-      else if (stream) this.#reader = new StreamReader(this.#owner, this, meter, includeUsage, choices);
+        this.#reader = this.#door.openReader({ sink, outcome: this, meter, budget });
+      else if (stream) this.#reader = new StreamReader({ sink, outcome: this, meter }, includeUsage, choices);
       else this.#reader = new ResponseReader(this, meter, budget);
     }
   }

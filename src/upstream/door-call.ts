@@ -97,13 +97,13 @@ class PassedAttempt implements DoorAttempt {
   }
 
   openReader(owner: ReaderOwner): ResponseBodyReader {
-    const { sink, outcome, meter, budget } = owner;
+    const { outcome, meter, budget } = owner;
     const { stream, includeUsage, choices } = this.#request;
     if (!stream) return new ResponseReader(outcome, meter, budget, this.#dialect);
     // Streams of legacy completions have no judge: StreamReader reads their events as those of chat.
     const judge = this.#dialect.openJudge?.();
     return judge === undefined
-      ? new StreamReader(sink, outcome, meter, includeUsage, choices)
+      ? new StreamReader(owner, includeUsage, choices)
       : new PassedStreamReader(owner, judge);
   }
 }

@@ -39,7 +39,7 @@ export function translatingReader(
   const stream = new StreamTranslation(sink, outcome, translator.openStream(call));
   // The reader must relay the usage, whatever the caller asked for: the door's own usage is made from it.
   const includeUsage = true;
-  return new StreamReader(stream, stream, meter, includeUsage, choices);
+  return new StreamReader({ sink: stream, outcome: stream, meter }, includeUsage, choices);
 }
 
 /** Translates a chat completion that is not streamed, between its reader and the attempt. */

@@ -14,7 +14,7 @@ import { invariant } from '../core/errors.js';
 import { latin1EventFrom, SseSplitter } from '../protocol/sse.js';
 import { type AttemptFailure, invalidResponseFailure, tooLongFailure } from './error-mapping.js';
 import { EventTemplates } from './event-template.js';
-import type { ReaderOwner, ResponseBodyReader, ResponseOutcome, ResponseSink } from './response-reader.js';
+import type { ResponseBodyReader, ResponseOutcome, ResponseSink, StreamOwner } from './response-reader.js';
 import type { UsageMeter } from './usage-meter.js';
 
 /**
@@ -47,7 +47,7 @@ export abstract class EventReader implements ResponseBodyReader {
   #hasOutcome = false;
 
   /** `eventBytesMax`: of the longest event; undefined for that of SseSplitter. */
-  constructor({ sink, outcome, meter }: Omit<ReaderOwner, 'budget'>, eventBytesMax?: number) {
+  constructor({ sink, outcome, meter }: StreamOwner, eventBytesMax?: number) {
     this.sink = sink;
     this.#outcome = outcome;
     this.meter = meter;

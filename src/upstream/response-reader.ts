@@ -52,11 +52,15 @@ export interface ResponseOutcome {
   reject(failure: AttemptFailure): void;
 }
 
-/** What a reader works with: the session is `sink`, the attempt `outcome`. */
-export interface ReaderOwner {
+/** What a reader of a stream works with: the session is `sink`, the attempt `outcome`. */
+export interface StreamOwner {
   readonly sink: ResponseSink;
   readonly outcome: ResponseOutcome;
   readonly meter: UsageMeter;
+}
+
+/** What any reader works with. */
+export interface ReaderOwner extends StreamOwner {
   readonly budget: ResponseBudget;
 }
 

@@ -12,11 +12,10 @@
 import { isRecord, parsedJson } from '../core/json.js';
 import { CHOICES_MAX } from '../protocol/request-rules.js';
 import { SSE_DONE, SSE_DONE_DATA } from '../protocol/sse.js';
-import type { ResponseOutcome, ResponseSink } from './response-reader.js';
+import type { StreamOwner } from './response-reader.js';
 import { isError, isFailedChoice } from './error-body.js';
 import { EventReader, type Verdict } from './event-reader.js';
 import { reportIn } from './usage-shapes.js';
-import type { UsageMeter } from './usage-meter.js';
 
 /** Some upstreams report usage after `[DONE]`. The client waits at most so long for the end of its stream. */
 const LATE_USAGE_MS_MAX = 100;
@@ -64,14 +63,8 @@ export class StreamReader extends EventReader {
   #lateTimer: NodeJS.Timeout | undefined;
 
   /** `includeUsage`: the client asked for the usage event. `choices`: how many the request asked for. */
-  constructor(
-    sink: ResponseSink,
-    outcome: ResponseOutcome,
-    meter: UsageMeter,
-    includeUsage: boolean,
-    choices: number,
-  ) {
-    super({ sink, outcome, meter });
+  constructor(owner: StreamOwner, includeUsage: boolean, choices: number) {
+    super(owner);
     this.#includeUsage = includeUsage;
     this.#choices = choices;
   }

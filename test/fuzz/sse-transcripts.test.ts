@@ -63,7 +63,7 @@ class Sink implements ResponseSink, ResponseOutcome {
 function outcomeOf(bytes: Buffer, cuts: readonly number[], includeUsage: boolean): Outcome {
   const sink = new Sink();
   const meter = new UsageMeter();
-  const reader = new StreamReader(sink, sink, meter, includeUsage, 1);
+  const reader = new StreamReader({ sink, outcome: sink, meter }, includeUsage, 1);
   let start = 0;
   for (const cut of [...cuts, bytes.length]) {
     // A copy of its own size: a reader that looks beyond its chunk is found out.

@@ -62,7 +62,7 @@ function readWhole(answer: Uint8Array): Sink {
 
 function readStream(stream: Uint8Array, pieceBytes = stream.length): Sink {
   const sink = new Sink();
-  const reader = new StreamReader(sink, sink, new UsageMeter(), true, 1);
+  const reader = new StreamReader({ sink, outcome: sink, meter: new UsageMeter() }, true, 1);
   for (let at = 0; at < stream.length; at += pieceBytes) reader.onData(stream.subarray(at, at + pieceBytes));
   reader.onEnd();
   return sink;

@@ -48,7 +48,7 @@ function read(
 ): { sink: Sink; meter: UsageMeter; reader: StreamReader } {
   const sink = new Sink();
   const meter = new UsageMeter();
-  const reader = new StreamReader(sink, sink, meter, includeUsage, choices);
+  const reader = new StreamReader({ sink, outcome: sink, meter }, includeUsage, choices);
   for (const chunk of chunks) reader.onData(typeof chunk === 'string' ? Buffer.from(chunk) : chunk);
   if (end) reader.onEnd();
   return { sink, meter, reader };
