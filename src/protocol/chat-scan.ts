@@ -15,8 +15,7 @@
  * test/unit/protocol/known-members.test.ts). For the first two the reader throws (`readName` of
  * member-reader.ts), for the third the constructor does. A member that gets a rule is added to
  * chat-schema.ts, known-members.ts and StandIn, and is read here (test/unit/protocol/request-rules.test.ts).
- * A scan is synchronous: two at once would mix their messages, and their names in the reader (no test shows
- * this).
+ * A scan ends before the next begins, or they would mix their messages; the reader throws then.
  */
 import { CALLERS_TOOL_TYPES } from '../core/routing-members.js';
 import { NOWHERE, type BodyScan, type Span } from './chat-call.js';

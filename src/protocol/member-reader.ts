@@ -6,10 +6,11 @@
  * Must hold: a body is rejected if some decoder takes two of its members for one, and its names, which no
  * budget counts, stay in memory at most until the next body (test/unit/protocol/known-members.test.ts). A
  * number that decoders read differently is rejected, though its value is valid
- * (request-bytes.chat-request.test.ts there). A pass over a body is synchronous, because the stack of open
- * objects is in arrays of the module (no test shows this). Each member of an object that `openLevel` has
- * entered is read by `readName`; a member read by `skipString` would not be checked.
+ * (request-bytes.chat-request.test.ts there). A pass over a body ends before the next begins, because the
+ * stack of open objects is in arrays of the module: otherwise `openLevel` throws. Each member of an object
+ * that `openLevel` has entered is read by `readName`; a member read by `skipString` would not be checked.
  */
+import { invariant } from '../core/errors.js';
 import { BODY_MEMBERS_MAX, BODY_NESTING_MAX, BODY_OTHER_NAMES_MAX } from '../core/limits.js';
 import { USUAL_SERVICE_TIERS, type RoutingMember } from '../core/routing-members.js';
 import { clipped } from '../core/wrong-input.js';
@@ -55,6 +56,9 @@ const UNKNOWN_NAMES: (string | Set<string> | undefined)[] = LEVELS.map(() => und
 /** The greatest depth that may have a name there: the next body drops the names, which may be long. */
 let unknownNamesDepth = 0;
 
+/** How many passes have begun. The arrays above belong to the last one. */
+let passes = 0;
+
 /** One frozen array for all requests without such members, which are most. */
 export const NO_MEMBERS: readonly RoutingMember[] = Object.freeze([]);
 
@@ -69,6 +73,8 @@ export class MemberReader extends JsonReader {
   mediaParts = 0;
   /** What the last unknown name of the request itself does to the call; undefined if nothing. */
   #steering: Steering | undefined = undefined;
+  /** Which of `passes` this is; -1 before `openBody`. */
+  #pass = -1;
   /** Number of unknown names so far, in all objects. */
   #unknownNames = 0;
 
@@ -79,11 +85,13 @@ export class MemberReader extends JsonReader {
     if (this.bytes[0] === 0xef && this.bytes[1] === 0xbb && this.bytes[2] === 0xbf)
       throw new BodyError('the request body must not start with a byte-order mark');
     for (; unknownNamesDepth > 0; unknownNamesDepth--) UNKNOWN_NAMES[unknownNamesDepth] = undefined;
+    this.#pass = ++passes;
     return firstByte;
   }
 
   /** As `openObject`, for an object whose names are those of `level`. */
   openLevel(level: Level): boolean {
+    invariant(this.#pass === passes, 'a pass over a body is over before the next begins');
     if (!this.openObject()) return false;
     LEVELS[this.depth] = level;
     GIVEN_NAMES[this.depth] = 0;

@@ -13,7 +13,9 @@ import {
   spellingOf,
   STREAM_OPTIONS,
   Level,
+  uncheckedMembers,
 } from '#src/protocol/known-members.js';
+import { MemberReader } from '#src/protocol/member-reader.js';
 import { collect } from '../../support/collections.js';
 import { readText } from '../../support/read-text.js';
 
@@ -95,6 +97,17 @@ function refusal(body: string): string {
 /** A value that is no reason of its own to refuse. */
 const valueOf = (level: Level, name: string): string =>
   level === MESSAGE && name === 'tool_calls' ? '[]' : 'null';
+
+void t.test('a pass over a body that goes on after another has begun is a bug that throws', (t) => {
+  const level = new Level(uncheckedMembers('a'));
+  const [first, second] = ['{"a":1}', '{"a":2}'].map((body) => new MemberReader(Buffer.from(body)));
+  t.throws(() => first!.openLevel(level), /a pass over a body/, 'before `openBody`');
+  first!.openBody();
+  second!.openBody();
+  t.throws(() => first!.openLevel(level), /a pass over a body/);
+  t.ok(second!.openLevel(level));
+  t.end();
+});
 
 void t.test('a name that folds onto a known one is refused, in each of its forms', (t) => {
   let cases = 0;
