@@ -11,7 +11,7 @@ import { AskRejected, type PendingQuestion } from '../core/ask-port.js';
 import { CHAT_DOOR } from '../core/door-names.js';
 import { disposable } from '../core/bytes.js';
 import type { Clock } from '../core/clock.js';
-import { invariant, type ErrorRecord } from '../core/errors.js';
+import type { ErrorRecord } from '../core/errors.js';
 import type { Members } from '../core/json.js';
 import type { AccountIndex } from '../core/units.js';
 import { dialectAt } from '../doors/dialects.js';
@@ -35,13 +35,20 @@ export interface LargeDeps {
   readonly clock: Clock;
 }
 
+/** A request that `isLargeTranslation` is true of. */
+type LargeRequest = UpstreamRequest & { readonly largeBody: Uint8Array };
+
 type TranslatedRequest = Extract<LargeTranslated, { isWritten: true }>;
 
 /** Nobody reads this reason for `withdraw`: the client left, or a failure ended the attempt. */
 const ABORTED: ErrorRecord = { code: 'internal_error', message: 'the call was aborted' };
 
 /** Whether a body of BODY_AS_BYTES_MIN or more goes to an upstream that does not speak its protocol. */
-export function isLargeTranslation({ largeBody, door }: UpstreamRequest, target: UpstreamTarget): boolean {
+export function isLargeTranslation(
+  request: UpstreamRequest,
+  target: UpstreamTarget,
+): request is LargeRequest {
+  const { largeBody, door } = request;
   if (largeBody === undefined) return false;
   const { memberNames } = target;
   if (door === CHAT_DOOR)
@@ -57,20 +64,19 @@ export function isTranslated({ provider }: UpstreamTarget): boolean {
 }
 
 /**
- * If `isLargeTranslation` is true; throws without a large body. `client`: of the target. `onWritten` is
- * called right before the request is sent, with the members of the caller's body but the conversation.
+ * `client`: of the target. `onWritten` is called right before the request is sent, with the members of the
+ * caller's body but the conversation.
  */
 export function startLargeCall(
   deps: LargeDeps,
   client: AttemptClient,
   target: UpstreamTarget,
-  request: UpstreamRequest,
+  request: LargeRequest,
   handler: HttpHandler,
   moreHeaders: readonly string[] | undefined,
   onWritten: (callersMembers: Members) => void,
 ): HttpCall {
   const { requestId, door, stream, largeBody, account, modelStart, modelEnd } = request;
-  invariant(largeBody !== undefined, 'a large call has a large body');
   const large: LargeBody = {
     ...{ door, stream, requestId, modelStart, modelEnd },
     // A copy, because `translate` transfers the memory, and another attempt may need the body.
