@@ -24,12 +24,9 @@ const HASH_BASIS = 0x811c9dc5;
 const HASH_PRIME = 0x01000193;
 
 /**
- * Byte-pair encoding that counts tokens and does not list them, and reads tokens that a caller has listed.
- *
  * The ranks of the tokens are OpenAI's, in the files of the package `gpt-tokenizer`; the merge is
  * `byte_pair_merge` of https://github.com/openai/tiktoken (MIT). The tokens are in flat arrays and are found
- * by a hash of their bytes. No strings are made and nothing is kept between pieces, so hostile text cannot
- * fill a cache or cause garbage collection.
+ * by a hash of their bytes, without strings, so hostile text cannot cause garbage collection.
  *
  *     bytes     the tokens, joined, in the order of their ranks
  *     ends      token `rank` begins at ends[rank] in `bytes` and ends at ends[rank + 1]

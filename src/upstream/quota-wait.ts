@@ -127,12 +127,10 @@ export class QuotaWait implements WaitingCall {
     }
   }
 
-  /** An upstream has taken the call, or none ever will. Then `tryNow` returns true, and the call leaves. */
   end(): void {
     this.#endAndRecord('over');
   }
 
-  /** The call is over. Removes it from the queue; does nothing unless the call waits. */
   leave(): void {
     if (this.#current === undefined) return;
     this.#queue.remove(this);
