@@ -1,14 +1,14 @@
 /**
  * Gives a provider the members of a chat completion, and then rejects each member that the provider has not
  * taken, by a FieldError, unless the member is harmless or the upstream has `drop_unsupported`. Each
- * provider's `write` makes one Fields for each call, and so does doors/responses/to-chat.ts. The functions
- * read what is within a member, such as one tool. Upstream worker, or counter thread if the body is large.
+ * provider's `write` calls `takingAll` for each call, and so does doors/responses/to-chat.ts. The other
+ * functions read what is within a member, such as one tool. Upstream worker, or counter thread if the body is
+ * large.
  *
- * Must hold: each `write` ends with `finish` or `finishForTexts`, or unknown members vanish. A member that is
- * taken later throws. Both look at the top level alone: each provider checks deeper members itself. Tests:
- * those of each provider's requests, such as test/unit/providers/gemini/request.test.ts.
+ * Must hold: a member that a provider reads is taken, even if its value is not used. Only the top level is
+ * looked at: each provider checks deeper members itself. Tests: those of each provider's requests, such as
+ * test/unit/providers/gemini/request.test.ts.
  */
-import { invariant } from '../core/errors.js';
 import { exactJson } from '../core/exact-json.js';
 import { isGiven, isNestedTooDeeply, isRecord, type Members } from '../core/json.js';
 import { BODY_NESTING_MAX } from '../core/limits.js';
@@ -146,25 +146,40 @@ export function jsonFormatOf(format: unknown): JsonFormat | undefined {
 }
 
 /**
+ * Returns what `write` makes of `body`, of which it must take all members that are not harmless. `provider`:
+ * its name in messages of errors. Throws a FieldError.
+ */
+export function takingAll<Written>(
+  body: Members,
+  provider: string,
+  { dropUnsupported = false }: { readonly dropUnsupported?: boolean },
+  write: (fields: Fields) => Written,
+): Written {
+  const fields = new Fields(body, provider, dropUnsupported);
+  const written = write(fields);
+  fields.rejectUntaken();
+  return written;
+}
+
+export type { Fields };
+
+/**
  * `take`, and each method with the name of a type, takes a member and returns its value: undefined if the
  * member is absent or null. The methods with the name of a type throw a FieldError for another type.
  */
-export class Fields {
+class Fields {
   readonly #body: Members;
   readonly #provider: string;
   readonly #dropUnsupported: boolean;
   readonly #taken = new Set<string>();
-  #isFinished = false;
 
-  constructor(body: Members, provider: string, { dropUnsupported = false } = {}) {
+  constructor(body: Members, provider: string, dropUnsupported: boolean) {
     this.#body = body;
     this.#provider = provider;
     this.#dropUnsupported = dropUnsupported;
   }
 
   take(name: string): unknown {
-    // `finish` would have rejected the member.
-    invariant(!this.#isFinished, 'a member is taken before the others are rejected');
     const value = this.#body[name] ?? undefined;
     if (value !== undefined) this.#taken.add(name);
     return value;
@@ -206,7 +221,7 @@ export class Fields {
     throw new FieldError(name, 'must be an array');
   }
 
-  /** The bound of the output. Takes both members, or `finish` would reject the older one. */
+  /** The bound of the output. Takes both members, or the older one would be rejected. */
   outputTokensMax(): number | undefined {
     const olderBound = this.integer('max_tokens');
     return this.integer('max_completion_tokens') ?? olderBound;
@@ -245,21 +260,18 @@ export class Fields {
     }
   }
 
-  /** As `finish`, for a provider without choices, penalties and probabilities, and with texts alone. */
-  finishForTexts(): void {
+  /** For a provider without choices, penalties and probabilities, and with texts alone. */
+  rejectChoices(): void {
     if ((this.integer('n') ?? 1) !== 1) this.unsupported('n', `must be 1 with ${this.#provider}`);
     for (const name of ['frequency_penalty', 'presence_penalty', 'top_logprobs'])
       if ((this.number(name) ?? 0) !== 0) this.unsupported(name);
     if (Object.keys(this.record('logit_bias') ?? {}).length > 0) this.unsupported('logit_bias');
     if ((this.list('modalities') ?? []).some((modality) => modality !== 'text'))
       this.unsupported('modalities');
-    this.finish();
   }
 
-  /** Call last. A member that is null, false or an empty list asks for nothing, so it is not rejected. */
-  finish(): void {
-    invariant(!this.#isFinished, 'the members that nobody took are rejected once');
-    this.#isFinished = true;
+  /** A member that is null, false or an empty list asks for nothing, so it is not rejected. */
+  rejectUntaken(): void {
     for (const name in this.#body) {
       if (this.#taken.has(name) || HARMLESS.has(name)) continue;
       const value = this.#body[name];

@@ -4,13 +4,12 @@
  * if the body is large.
  *
  * Must hold: every member is translated, dropped because it does not change the response, or rejected, as
- * docs/responses.md says (test/unit/doors/responses/to-chat.test.ts). `fields.finish` rejects each member
- * that was not taken by then, so it comes last.
+ * docs/responses.md says (test/unit/doors/responses/to-chat.test.ts).
  *
  * Follows the reference of OpenAI, "Create a model response", as of November 2026.
  */
 import { isRecord, type Members, membersOf } from '../../core/json.js';
-import { Fields, rejectOthers } from '../../providers/fields.js';
+import { type Fields, rejectOthers, takingAll } from '../../providers/fields.js';
 import { FieldError } from '../../providers/provider.js';
 import { withOrigin } from '../callers-path.js';
 import type { UpstreamTraits } from '../door.js';
@@ -64,7 +63,11 @@ export const NAMES: Readonly<Record<string, string>> = {
 
 /** As `Translator.toChat` (door.ts). Throws a FieldError for what a chat completion cannot express. */
 export function toChat(body: Members, upstream: UpstreamTraits = {}): Record<string, unknown> {
-  const fields = new Fields(body, 'an upstream that does not speak Responses');
+  const provider = 'an upstream that does not speak Responses';
+  return takingAll(body, provider, {}, (fields) => chatOf(fields, body, upstream));
+}
+
+function chatOf(fields: Fields, body: Members, upstream: UpstreamTraits): Record<string, unknown> {
   if (body.store === true)
     throw new FieldError('store', 'must be false: only an upstream that speaks Responses stores them');
   const chat: Record<string, unknown> = {};
@@ -90,7 +93,6 @@ export function toChat(body: Members, upstream: UpstreamTraits = {}): Record<str
   addReasoning(fields.record('reasoning'), chat);
   addLogprobs(fields, chat);
   for (const name of DROPPED_MEMBERS) fields.take(name);
-  fields.finish();
   return chat;
 }
 

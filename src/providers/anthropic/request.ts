@@ -7,11 +7,10 @@
  * and "Prompt caching", 2026-11. models.ts says what differs by model.
  *
  * Must hold: a member of the caller's body that this file reads is taken from `fields`, even if the member is
- * not used. `fields.finishForTexts` comes last, and rejects each member that nobody took
- * (test/unit/providers/anthropic/request.test.ts). `fields.unsupported` returns if the upstream has
+ * not used (test/unit/providers/anthropic/request.test.ts). `fields.unsupported` returns if the upstream has
  * `drop_unsupported`; the code after it then leaves the member out.
  */
-import { Fields } from '../fields.js';
+import { type Fields, takingAll } from '../fields.js';
 import type { UnsignedCall } from '../provider.js';
 import { contentOf, Conversation } from './conversation.js';
 import { hasText } from './content.js';
@@ -34,10 +33,15 @@ const PERSONAL = /^[\w.%+-]+@[\w.-]+\.[a-z]{2,}$|^\+?[\d\s()-]{7,}$/i;
 
 /** Returns the body without `model`, which Vertex has in the path. Throws a FieldError. */
 export function writeMessages(call: UnsignedCall): Record<string, unknown> {
-  const { settings, body, model, stream } = call;
+  return takingAll(call.body, 'Claude', call.settings, (fields) => messagesOf(fields, call));
+}
+
+function messagesOf(
+  fields: Fields,
+  { settings, body, model, stream }: UnsignedCall,
+): Record<string, unknown> {
   const isAnthropic = settings.name === 'anthropic';
   const traits = traitsOf(model, { onVertex: settings.name === 'vertex' });
-  const fields = new Fields(body, 'Claude', settings);
   const conversation = new Conversation(
     fields.list('messages') ?? [],
     { fields, fetchesUrls: isAnthropic },
@@ -74,7 +78,7 @@ export function writeMessages(call: UnsignedCall): Record<string, unknown> {
   const user = fields.take('safety_identifier') ?? fields.take('user');
   if (typeof user === 'string' && user !== '' && user.length <= USER_ID_CHARS_MAX && !PERSONAL.test(user))
     request.metadata = { user_id: user };
-  fields.finishForTexts();
+  fields.rejectChoices();
   return request;
 }
 

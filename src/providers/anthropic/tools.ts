@@ -94,7 +94,7 @@ export function callsFunctions({ body }: UnsignedCall): boolean {
 /** The caller's tools in Anthropic's form, with their own schemas. Throws a FieldError. */
 function toolsOf(fields: Fields, traits: ModelTraits): Block[] {
   const tools: Block[] = [];
-  // Both are taken, because `fields.finish` rejects what nobody took.
+  // Both are taken, because what nobody took is rejected.
   const callersTools = fields.list('tools');
   const callersFunctions = fields.list('functions');
   (callersTools ?? []).forEach((tool, index) => {
@@ -126,7 +126,7 @@ function toolOf(definition: unknown, path: string, fields: Fields, traits: Model
 /** The value of `tool_choice`, if needed. Removes from `tools` each tool that the choice does not allow. */
 function choiceOf(fields: Fields, tools: Block[], traits: ModelTraits): Record<string, unknown> | undefined {
   const isLegacy = fields.take('tools') === undefined;
-  // `function_call` is taken even beside `tools`, or `fields.finish` would reject it.
+  // `function_call` is taken even beside `tools`, or it would be rejected.
   const functionCall = fields.take('function_call');
   const path = isLegacy ? 'function_call' : 'tool_choice';
   const callersChoice = fields.take('tool_choice') ?? (isLegacy ? functionCall : undefined);

@@ -7,15 +7,14 @@
  * "Extended thinking", 2026-11.
  *
  * Must hold: a member of the caller's body that is read here is taken from `fields`, even if the member is
- * not used. `fields.finishForTexts` comes last, and rejects each member that nobody took
- * (test/unit/providers/bedrock/request.test.ts). The fast path (plain-body.ts) writes the body that
+ * not used (test/unit/providers/bedrock/request.test.ts). The fast path (plain-body.ts) writes the body that
  * `anyBodyOf` would write: a rule that is added here is added there, or its member is left to `anyBodyOf`
  * (test/unit/providers/bedrock/plain-body.test.ts compares them for random requests).
  */
 import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord, type Members } from '../../core/json.js';
 import { samplingValuesOf } from '../anthropic/request.js';
-import { Fields } from '../fields.js';
+import { type Fields, takingAll } from '../fields.js';
 import type { UnsignedCall } from '../provider.js';
 import { conversationOf } from './messages.js';
 import { factsOf, type ModelFacts, reasoningOf } from './models.js';
@@ -38,7 +37,11 @@ export function bodyOf(call: UnsignedCall): string {
 
 /** As `bodyOf`, without the fast path. Exported for the test of `plainBodyOf`. */
 export function anyBodyOf(call: UnsignedCall, facts: ModelFacts): string {
-  const fields = new Fields(call.body, 'Bedrock', call.settings);
+  const write = (fields: Fields): Members => converseOf(fields, call, facts);
+  return exactJsonText(takingAll(call.body, 'Bedrock', call.settings, write));
+}
+
+function converseOf(fields: Fields, call: UnsignedCall, facts: ModelFacts): Record<string, unknown> {
   const conversation = conversationOf(fields, call.body, facts);
   const inference = inferenceOf(fields);
   const responseForm = responseFormOf(fields.take('response_format'), facts, call.body);
@@ -73,8 +76,8 @@ export function anyBodyOf(call: UnsignedCall, facts: ModelFacts): string {
   if (metadata !== undefined) body.requestMetadata = metadata;
   // Taken, because `conversationOf` has read the member from the body, not from `fields`.
   fields.take('cache_control');
-  fields.finishForTexts();
-  return exactJsonText(body);
+  fields.rejectChoices();
+  return body;
 }
 
 interface Inference {

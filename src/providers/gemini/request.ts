@@ -11,25 +11,27 @@
  * that has a wrong form, or cannot be left out (a tool that is no function), throws a FieldError in any case.
  *
  * Must hold: a member of the caller's body that is read here is taken from `fields`, even if the member is
- * not used. `fields.finish` comes last, and rejects each member that nobody took
- * (test/unit/providers/gemini/request.test.ts).
+ * not used (test/unit/providers/gemini/request.test.ts).
  */
 import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord, membersOf } from '../../core/json.js';
-import { Fields, functionOf, jsonFormatOf, toolChoiceOf } from '../fields.js';
+import { type Fields, functionOf, jsonFormatOf, takingAll, toolChoiceOf } from '../fields.js';
 import { FieldError, type UnsignedCall } from '../provider.js';
 import { contentsOf } from './contents.js';
 
 /** The JSON text of the request. Throws a FieldError. */
 export function requestBody(call: UnsignedCall): string {
-  const fields = new Fields(call.body, 'Gemini', call.settings);
+  const { body, settings, model } = call;
+  return exactJsonText(takingAll(body, 'Gemini', settings, (fields) => requestOf(fields, model)));
+}
+
+function requestOf(fields: Fields, model: string): Record<string, unknown> {
   const google = googleMembers(fields);
   // From generation 3 on, contents name calls by id, and a call needs a signature (contents.ts).
-  const { system, contents } = contentsOf(fields.list('messages') ?? [], isGemini3(call.model));
+  const { system, contents } = contentsOf(fields.list('messages') ?? [], isGemini3(model));
   const { tools, toolConfig } = toolsOf(fields);
-  const generationConfig = generationConfigOf(fields, call.model, google);
+  const generationConfig = generationConfigOf(fields, model, google);
   if (Object.keys(fields.record('logit_bias') ?? {}).length > 0) fields.unsupported('logit_bias');
-  fields.finish();
   const request: Record<string, unknown> = { contents };
   if (system.length > 0) request.systemInstruction = { parts: system };
   if (tools !== undefined) request.tools = tools;
@@ -37,7 +39,7 @@ export function requestBody(call: UnsignedCall): string {
   if (google.safety !== undefined) request.safetySettings = google.safety;
   if (google.cached !== undefined) request.cachedContent = google.cached;
   if (generationConfig !== undefined) request.generationConfig = generationConfig;
-  return exactJsonText(request);
+  return request;
 }
 
 /** `safety_settings`, `cached_content` and `thinking_config` of `extra_body.google`. */
@@ -82,7 +84,7 @@ function generationConfigOf(fields: Fields, model: string, google: GoogleMembers
   const setMember = (name: string, value: unknown): void => {
     if (value !== undefined) config[name] = value;
   };
-  // The members are taken even if another member decides below: `fields.finish` rejects what nobody took.
+  // The members are taken even if another member decides below: what nobody took is rejected.
   const choices = fields.integer('n');
   const hasLogprobs = fields.boolean('logprobs') === true;
   const topLogprobs = fields.integer('top_logprobs');
