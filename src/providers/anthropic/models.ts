@@ -7,8 +7,8 @@
  * same. An unknown name without a version counts as the newest model, and so does a version that is newer
  * than the table.
  *
- * Must hold: TRAITS_BY_VERSION is sorted, the newest first. Nobody changes a ModelTraits, because the cache
- * gives one object to all calls (test/unit/providers/anthropic/models.test.ts).
+ * Must hold: nobody changes a ModelTraits, because the cache gives one object to all calls
+ * (test/unit/providers/anthropic/models.test.ts).
  */
 
 export interface ModelTraits {
@@ -40,8 +40,15 @@ const NO_EFFORTS: readonly string[] = [];
 const EFFORTS_TO_MAX = ['low', 'medium', 'high', 'max'];
 const EFFORTS = ['low', 'medium', 'high', 'xhigh', 'max'];
 
-/** The models before 3.7, which do not think. Each set below has the version that brought its changes. */
-const BEFORE_THINKING: ModelTraits = {
+/** A version as a number, so that versions can be compared: 4.8 is 408, and 4.10 is 410. */
+export const versionOf = (major: number, minor: number): number => major * 100 + minor;
+const V4_5 = versionOf(4, 5);
+const V4_6 = versionOf(4, 6);
+const V4_7 = versionOf(4, 7);
+const V5 = versionOf(5, 0);
+
+/** The models before 3.7, which do not think. */
+const FIRST_TRAITS: ModelTraits = {
   thinking: 'none',
   thinkingOff: 'absent',
   efforts: NO_EFFORTS,
@@ -51,37 +58,17 @@ const BEFORE_THINKING: ModelTraits = {
   canForceTools: true,
   allowsSystemTurns: false,
 };
-const SINCE_3_7: ModelTraits = { ...BEFORE_THINKING, thinking: 'budget' };
-const SINCE_4_1: ModelTraits = { ...SINCE_3_7, hasOneSampler: true };
-const SINCE_4_5: ModelTraits = { ...SINCE_4_1, obeysSchemas: true };
-const SINCE_4_6: ModelTraits = { ...SINCE_4_5, thinking: 'either', efforts: EFFORTS_TO_MAX };
-const SINCE_4_7: ModelTraits = {
-  ...SINCE_4_6,
-  thinking: 'adaptive',
-  efforts: EFFORTS,
-  allowsSampling: false,
-};
-const SINCE_4_8: ModelTraits = { ...SINCE_4_7, allowsSystemTurns: true };
-/** From version 5 on a model thinks unless the request says otherwise. */
-const SINCE_5: ModelTraits = { ...SINCE_4_8, thinkingOff: 'disabled' };
-const SINCE_5_1: ModelTraits = { ...SINCE_5, thinkingOff: undefined, canForceTools: false };
 
-/** A version as a number, so that versions can be compared: 4.8 is 408, and 4.10 is 410. */
-export const versionOf = (major: number, minor: number): number => major * 100 + minor;
-const V4_7 = versionOf(4, 7);
-const V5 = versionOf(5, 0);
-
-/** `since`: the first version with these traits. The newest is first; the last is for all older versions. */
-const TRAITS_BY_VERSION: readonly { readonly since: number; readonly traits: ModelTraits }[] = [
-  { since: versionOf(5, 1), traits: SINCE_5_1 },
-  { since: V5, traits: SINCE_5 },
-  { since: versionOf(4, 8), traits: SINCE_4_8 },
-  { since: V4_7, traits: SINCE_4_7 },
-  { since: versionOf(4, 6), traits: SINCE_4_6 },
-  { since: versionOf(4, 5), traits: SINCE_4_5 },
-  { since: versionOf(4, 1), traits: SINCE_4_1 },
-  { since: versionOf(3, 7), traits: SINCE_3_7 },
-  { since: 0, traits: BEFORE_THINKING },
+/** What each version has changed, the oldest first. Where schemas begin depends on the platform besides. */
+const CHANGES: readonly (readonly [since: number, changes: Partial<ModelTraits>])[] = [
+  [versionOf(3, 7), { thinking: 'budget' }],
+  [versionOf(4, 1), { hasOneSampler: true }],
+  [V4_6, { thinking: 'either', efforts: EFFORTS_TO_MAX }],
+  [V4_7, { thinking: 'adaptive', efforts: EFFORTS, allowsSampling: false }],
+  [versionOf(4, 8), { allowsSystemTurns: true }],
+  // From here on a model thinks unless the request says otherwise.
+  [V5, { thinkingOff: 'disabled' }],
+  [versionOf(5, 1), { thinkingOff: undefined, canForceTools: false }],
 ];
 
 /** The traits in which a family differs from others of its version. No family differs before 4.7. */
@@ -122,23 +109,21 @@ export function cachedByModel<Facts>(read: (model: string) => Facts): (model: st
   };
 }
 
-const cachedTraitsOf = cachedByModel(traitsByName);
+const traitsAnywhere = cachedByModel((model) => traitsByName(model, V4_5));
+// Google Cloud, "Structured outputs with Anthropic Claude models", 2026-11.
+const traitsOnVertex = cachedByModel((model) => traitsByName(model, V4_6));
 
-/**
- * What the model accepts. `onVertex`: there schemas begin with 4.6 (Google Cloud, "Structured outputs with
- * Anthropic Claude models", 2026-11).
- */
+/** What the model accepts, on Vertex or elsewhere. */
 export function traitsOf(model: string, { onVertex = false } = {}): ModelTraits {
-  const traits = cachedTraitsOf(model);
-  // The comparison of objects works, because `traitsByName` makes new objects only from 4.7 on.
-  return onVertex && traits === SINCE_4_5 ? SINCE_4_1 : traits;
+  return (onVertex ? traitsOnVertex : traitsAnywhere)(model);
 }
 
-function traitsByName(model: string): ModelTraits {
+/** `schemasSince`: the first version that obeys schemas. */
+function traitsByName(model: string, schemasSince: number): ModelTraits {
   // The only current model whose name has no version: its traits are those of 4.7, but it always thinks.
-  if (model.includes('claude-mythos-preview')) return { ...SINCE_4_7, thinkingOff: undefined };
-  const { family, version } = nameFactsOf(model);
-  // `!`: the last entry begins at 0, so every version finds an entry.
-  const { traits } = TRAITS_BY_VERSION.find(({ since }) => version >= since)!;
+  const isPreview = model.includes('claude-mythos-preview');
+  const { family, version } = isPreview ? { family: 'mythos', version: V4_7 } : nameFactsOf(model);
+  let traits: ModelTraits = { ...FIRST_TRAITS, obeysSchemas: version >= schemasSince };
+  for (const [since, changes] of CHANGES) if (version >= since) traits = { ...traits, ...changes };
   return version < V4_7 ? traits : { ...traits, ...familyTraits(family, version) };
 }
