@@ -21,7 +21,6 @@ import {
   FieldError,
   NO_CREDENTIAL,
   REQUEST_UNWRITTEN,
-  requestOf,
   type Credential,
   type Credentials,
   type PassedCall,
@@ -100,7 +99,9 @@ export class ProviderClient {
     if (call === undefined) return new FailedCall(handler, NO_CREDENTIAL_FAULT);
     const provider = this.#providerOf(call.settings);
     try {
-      return this.#send(target, requestOf(provider, call), provider, provider, call, handler, moreHeaders);
+      const written = provider.write(call);
+      const request = { path: written.path, body: written.body, headers: provider.headers(call, written) };
+      return this.#send(target, request, provider, provider, call, handler, moreHeaders);
     } catch (error) {
       return new FailedCall(handler, unwrittenFault(error));
     }

@@ -4,7 +4,7 @@
  * calls it; each folder beside this file but azure/ and credentials/ implements it. Upstream worker; `write`
  * alone also runs in counter threads, for large bodies.
  *
- *     translated call: UnsignedCall --write--> WrittenRequest --headers--> ProviderRequest
+ *     translated call: UnsignedCall --write--> WrittenRequest; ProviderCall and it --headers--> its headers
  *     passed call:     ProviderCall and PassedCall --writePassed--> PassedRequest
  *
  * Must hold: a translator does no I/O: provider-client.ts has the connections, time limits and credentials.
@@ -134,12 +134,6 @@ export interface UnsignedRequest {
   readonly bodyHash?: string | undefined;
 }
 
-/** What is sent: the written request with its headers. */
-export interface ProviderRequest extends WrittenRequest {
-  /** Name, value, name, value: authorisation, versions. `content-type` is JSON unless it is here. */
-  readonly headers: readonly string[];
-}
-
 /**
  * `ProviderFailure.status` of a response that breaks the protocol. No translator gives it to an error that a
  * provider reports inside a response, so translated-call.ts tells the two apart by it.
@@ -232,8 +226,9 @@ export interface ResponseReader {
  * The request of a passed call: the caller's body, but for members that the provider wants elsewhere; and how
  * the response becomes one of the door's protocol, if it is not one already.
  */
-export interface PassedRequest extends Omit<ProviderRequest, 'body'>, ResponseReader {
-  readonly body: string | Uint8Array;
+export interface PassedRequest extends UnsignedRequest, ResponseReader {
+  /** Name, value, name, value: authorisation, versions. `content-type` is JSON unless it is here. */
+  readonly headers: readonly string[];
 }
 
 /**
@@ -259,11 +254,4 @@ export interface Provider {
   openStream(call: ProviderCall): ProviderStream;
   /** Reads a response whose status is no success. `body` may be cut, empty, or not JSON. Never throws. */
   readError(status: number, header: HeaderLookup, body: string): ProviderFailure;
-}
-
-/** The request with its headers, if no counter thread has written it. Throws a FieldError. */
-export function requestOf(provider: Provider, call: ProviderCall): ProviderRequest {
-  const request = provider.write(call);
-  const { path, body } = request;
-  return { path, body, headers: provider.headers(call, request) };
 }

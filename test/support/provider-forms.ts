@@ -3,7 +3,13 @@
  * dialect, and a call to it.
  */
 import type { ProviderName } from '#src/core/provider-names.js';
-import type { Credential, ProviderCall, ProviderSettings } from '#src/providers/provider.js';
+import type {
+  Credential,
+  Provider,
+  ProviderCall,
+  ProviderSettings,
+  WrittenRequest,
+} from '#src/providers/provider.js';
 import { ANTHROPIC, BEDROCK, GEMINI, type Dialect } from './provider-dialects.js';
 
 export interface Form {
@@ -106,4 +112,13 @@ export function callOf(
     requestId: 'request-1',
     nowMs: Date.UTC(2026, 10, 23, 12),
   };
+}
+
+/** The request of a call, as ProviderClient sends it. */
+export function requestOf(
+  provider: Provider,
+  call: ProviderCall,
+): WrittenRequest & { readonly headers: readonly string[] } {
+  const request = provider.write(call);
+  return { ...request, headers: provider.headers(call, request) };
 }

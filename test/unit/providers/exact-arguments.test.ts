@@ -1,9 +1,9 @@
 /** Arguments of tools keep the digits of long integers, to each provider and back. */
 import t from 'tap';
-import { FieldError, requestOf } from '#src/providers/provider.js';
+import { FieldError } from '#src/providers/provider.js';
 import { PROVIDERS } from '#src/providers/providers.js';
 import { joinedChat } from '../../support/chat-joiner.js';
-import { callOf, FORMS } from '../../support/provider-forms.js';
+import { callOf, FORMS, requestOf } from '../../support/provider-forms.js';
 import { chunksOf } from '../../support/sse.js';
 
 const ARGS = '{"id":12345678901234567890,"ids":[-9007199254740993,1]}';

@@ -5,13 +5,14 @@
 import t from 'tap';
 import { anthropicProblem } from '#src/mock/mock-anthropic-rules.js';
 import { ANTHROPIC } from '#src/providers/anthropic/anthropic.js';
-import { FieldError, requestOf, type ProviderCall, type ProviderRequest } from '#src/providers/provider.js';
+import { FieldError, type ProviderCall } from '#src/providers/provider.js';
+import { requestOf } from '../../../support/provider-forms.js';
 import { anthropicCall } from './anthropic-call.js';
 
 type Body = Record<string, unknown>;
 type Settings = Partial<ProviderCall['settings']>;
 
-const write = (call: ProviderCall): ProviderRequest => requestOf(ANTHROPIC, call);
+const write = (call: ProviderCall) => requestOf(ANTHROPIC, call);
 const OLD = { model: 'claude-sonnet-4-20250514' };
 const V4_1 = { model: 'claude-opus-4-1-20250805' };
 const V4_6 = { model: 'claude-opus-4-6' };

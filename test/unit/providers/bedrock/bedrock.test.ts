@@ -6,8 +6,8 @@ import {
 } from '@aws-sdk/client-bedrock-runtime';
 import t from 'tap';
 import { BEDROCK } from '#src/providers/bedrock/bedrock.js';
-import { requestOf } from '#src/providers/provider.js';
 import { BEDROCK_SETTINGS, bedrockCall, CLAUDE } from '../../../support/bedrock.js';
+import { requestOf } from '../../../support/provider-forms.js';
 
 const PROFILE =
   'arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.claude-sonnet-4-5-20250929-v1:0';

@@ -1,11 +1,10 @@
 /** Where a call to Gemini goes, with what authorisation. */
 import t from 'tap';
 import { GEMINI } from '#src/providers/gemini/gemini.js';
-import { requestOf, type ProviderRequest } from '#src/providers/provider.js';
+import { requestOf } from '../../../support/provider-forms.js';
 import { geminiCall } from './gemini-call.js';
 
-const written = (...of: Parameters<typeof geminiCall>): ProviderRequest =>
-  requestOf(GEMINI, geminiCall(...of));
+const written = (...of: Parameters<typeof geminiCall>) => requestOf(GEMINI, geminiCall(...of));
 
 void t.test('a whole response', (t) => {
   const request = written({});

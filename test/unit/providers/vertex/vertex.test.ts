@@ -1,8 +1,8 @@
 /** Paths, bodies and errors of Vertex AI, by whose model it is. */
 import t from 'tap';
-import { requestOf } from '#src/providers/provider.js';
 import { VERTEX } from '#src/providers/vertex/vertex.js';
 import { geminiCall } from '../gemini/gemini-call.js';
+import { requestOf } from '../../../support/provider-forms.js';
 
 const SETTINGS = { name: 'vertex', apiVersion: 'v1', project: 'my-project', region: 'europe-west4' } as const;
 const TOKEN = { kind: 'bearer', token: 'ya29.test' } as const;
