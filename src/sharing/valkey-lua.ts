@@ -41,7 +41,7 @@
  *       born         when the server was found empty
  *       grown        1 once `born` is longer ago than a quarantine
  *       witnessed    the version of the list of nodes that a witness has heard of
- *     T:nodes      hash  P → the record of the node there, see LUA_PRELUDE
+ *     T:nodes      hash  P → the record of the node there, see NODE_FIELDS
  *     T:awaited    set   places that have to report, or to show their marks, before anything is granted
  *     T:held:P     set   scopes of which the node at P has a record, or holds money
  *     T:s:S        hash  of scope S, see valkey-stocks.ts. `write_scope` makes the key expire
@@ -100,26 +100,28 @@ export const EXCHANGE_AGE_MS_MAX = 1_500;
 export const SILENT_MS = 20_000;
 
 /**
- * Constants, exact money, time, and the records of nodes. A node's record has these fields; valkey-marks.ts
- * says what MARK to PAGES are for, and the last two are there from its first exchange on:
- *
- *     INCARNATION   the name of the life
- *     SEQUENCE      the number of the node's newest exchange; the next number has to be above it
- *     HEARD_AT      when the server last heard the node
- *     EPOCH         the epoch in which the node has reported, or ''
- *     BACK          when the node last came back from a silence
- *     UNFREED       1 until the leases of earlier lives are freed, else 0
- *     EQUAL_SHARES  how many equal shares there are, of which the node has one, or 0 if it has none
- *     MARK          the number of the node's mark
- *     MARK_SERVER   the id of the server in the mark
- *     MARK_VERSION  the version of the list of nodes as of the mark
- *     JOIN_VERSION  the version with which the place joined, or 0 if a witness has heard of the join
- *     JOINED        when the place joined
- *     FORMER        the life before
- *     PAGES         how many pages the node has reported since it entered
- *     EXPIRY        by the node's settings: node_expiry_seconds in ms
- *     ENDED_AFTER   by the node's settings: PartitionOptions.endedAfterMs
+ * The fields of a node's record. The number of each is its place in this list, so servers have the order on
+ * record. valkey-marks.ts says what MARK to PAGES are for; the last two are there from the first exchange on.
  */
+const NODE_FIELDS = [
+  'INCARNATION', // the name of the life
+  'SEQUENCE', // the number of the node's newest exchange; the next number has to be above it
+  'HEARD_AT', // when the server last heard the node
+  'EPOCH', // the epoch in which the node has reported, or ''
+  'BACK', // when the node last came back from a silence
+  'UNFREED', // 1 until the leases of earlier lives are freed, else 0
+  'EQUAL_SHARES', // how many equal shares there are, of which the node has one, or 0 if it has none
+  'MARK', // the number of the node's mark
+  'MARK_SERVER', // the id of the server in the mark
+  'MARK_VERSION', // the version of the list of nodes as of the mark
+  'JOIN_VERSION', // the version with which the place joined, or 0 if a witness has heard of the join
+  'JOINED', // when the place joined
+  'FORMER', // the life before
+  'PAGES', // how many pages the node has reported since it entered
+  'EXPIRY', // by the node's settings: node_expiry_seconds in ms
+  'ENDED_AFTER', // by the node's settings: PartitionOptions.endedAfterMs
+];
+
 const LUA_PRELUDE = `
 local TICK, WEIGHING = ${policy.GRANT_TICK_MS}, ${policy.WEIGHING_TICKS}
 local SHORT, LONG = ${policy.SHORT_TICKS}, ${policy.LONG_TICKS}
@@ -132,9 +134,7 @@ local META, NODES, AWAITED, HELD = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 -- T:s:S and T:m:S of the scope S at that index, counted from 1.
 local function keys_of(index) return KEYS[3 + 2 * index], KEYS[4 + 2 * index] end
 local place, host, head, rows = ARGV[1], ARGV[2], cmsgpack.unpack(ARGV[3]), cmsgpack.unpack(ARGV[4])
-local INCARNATION, SEQUENCE, HEARD_AT, EPOCH, BACK, UNFREED, EQUAL_SHARES = 1, 2, 3, 4, 5, 6, 7
-local MARK, MARK_SERVER, MARK_VERSION, JOIN_VERSION, JOINED, FORMER, PAGES = 8, 9, 10, 11, 12, 13, 14
-local EXPIRY, ENDED_AFTER = 15, 16
+local ${NODE_FIELDS.join(', ')} = ${NODE_FIELDS.map((_, index) => index + 1).join(', ')}
 -- Throws unless the sum is a finite whole number: then no part of it is missing or a text.
 local function assert_whole(sum, what) assert(sum - sum == 0 and sum == floor(sum), what) end
 local function unpack_or(text, default) if text then return cmsgpack.unpack(text) end return default end
