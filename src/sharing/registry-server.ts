@@ -4,7 +4,8 @@
  * registry-reseed.ts call it. Main thread. Every call may reject with ValkeyError. `registryKeys` in
  * valkey-codec.ts says what is in the keys.
  *
- * A row at the server is two texts: its name, for example `["accounts","acct_…"]`, and its value as JSON.
+ * Each script names its KEYS and ARGV first, in the order in which its caller gives them. A row at the server
+ * is two texts: its name, for example `["accounts","acct_…"]`, and its value as JSON.
  *
  * Must hold: a change is appended only to the version and the id that it was made of, and the rows of a
  * seeding count only all at once. Tests: test/unit/sharing/registry-log.test.ts, registry-reseed.test.ts (a
@@ -104,91 +105,95 @@ const LOG_ENTRIES_MAX = 10_000;
 const ENTRIES_PER_PULL = 50;
 
 /**
- * Appends a change if it follows the last change. KEYS: state, log, rows. ARGV: epoch, version and id of the
- * last change, id of the new change, rows. Replies 'done', or 'behind' if others were quicker, or 'other' if
- * the server has another registry or none.
+ * Appends a change if it follows the last change, whose id is `last`. Replies 'done', or 'behind' if others
+ * were quicker, or 'other' if the server has another registry or none.
  */
 const APPEND = scriptOf(`
-local state = redis.call('HMGET', KEYS[1], 'epoch', 'version', 'last')
-if state[1] ~= ARGV[1] then return 'other' end
-if state[2] ~= ARGV[2] or state[3] ~= ARGV[3] then return 'behind' end
-local version = string.format('%d', tonumber(state[2]) + 1)
-redis.call('XADD', KEYS[2], 'MAXLEN', '~', '${LOG_ENTRIES_MAX}', version .. '-0', 'id', ARGV[4], 'after', ARGV[3], 'rows', ARGV[5])
-redis.call('HSET', KEYS[1], 'version', version, 'last', ARGV[4])
-for _, row in ipairs(cjson.decode(ARGV[5])) do
-  if row[2] then redis.call('HSET', KEYS[3], row[1], row[2]) else redis.call('HDEL', KEYS[3], row[1]) end
+local state, log, all_rows = unpack(KEYS)
+local epoch, version, last, id, rows = unpack(ARGV)
+local now = redis.call('HMGET', state, 'epoch', 'version', 'last')
+if now[1] ~= epoch then return 'other' end
+if now[2] ~= version or now[3] ~= last then return 'behind' end
+version = string.format('%d', tonumber(version) + 1)
+redis.call('XADD', log, 'MAXLEN', '~', '${LOG_ENTRIES_MAX}', version .. '-0', 'id', id, 'after', last, 'rows', rows)
+redis.call('HSET', state, 'version', version, 'last', id)
+for _, row in ipairs(cjson.decode(rows)) do
+  if row[2] then redis.call('HSET', all_rows, row[1], row[2]) else redis.call('HDEL', all_rows, row[1]) end
 end
 return 'done'
 `);
 
 /**
- * Reads the changes after a version. KEYS: state, log of the asker's epoch. ARGV: epoch and version of the
- * asker. Replies epoch, version, id of the last change, history, and the changes, of which there are none if
- * the asker's epoch is another; an empty list if there is no registry.
+ * Reads the changes after the asker's version. Replies epoch, version, id of the last change, history, and
+ * the changes, of which there are none if the asker's epoch is another; an empty list if there is no
+ * registry.
  */
 const PULL = scriptOf(`
-local state = redis.call('HMGET', KEYS[1], 'epoch', 'version', 'last', 'history')
-if not state[1] then return {} end
+local state, log = unpack(KEYS)
+local epoch, version = unpack(ARGV)
+local now = redis.call('HMGET', state, 'epoch', 'version', 'last', 'history')
+if not now[1] then return {} end
 local changes = {}
 -- A damaged version counts as 0 here: the host that gets the reply checks it.
-if state[1] == ARGV[1] and (tonumber(state[2]) or 0) > tonumber(ARGV[2]) then
-  local first = string.format('%d', tonumber(ARGV[2]) + 1)
-  changes = redis.call('XRANGE', KEYS[2], first .. '-0', '+', 'COUNT', '${ENTRIES_PER_PULL}')
+if now[1] == epoch and (tonumber(now[2]) or 0) > tonumber(version) then
+  local first = string.format('%d', tonumber(version) + 1)
+  changes = redis.call('XRANGE', log, first .. '-0', '+', 'COUNT', '${ENTRIES_PER_PULL}')
 end
-return {state[1], state[2], state[3], state[4], changes}
+return {now[1], now[2], now[3], now[4], changes}
 `);
 
 /**
  * Puts rows of a new epoch on the server, which count only after FINISH_SEED, and renews the permission to
- * seed. Rows and permission expire together if the host ends or loses the server. KEYS: seeder, rows.
- * ARGV: who seeds, milliseconds that a batch may take, and of each row its name and its value. Replies
- * 'done', or 'late' if the host has no permission any more.
+ * seed. Rows and permission expire together if the host ends or loses the server. Further ARGV: of each row
+ * its name and its value. Replies 'done', or 'late' if the host has no permission any more.
  */
 const PUT_ROWS = scriptOf(`
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 'late' end
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
-redis.call('HSET', KEYS[2], unpack(ARGV, 3))
-redis.call('PEXPIRE', KEYS[2], ARGV[2])
+local seeder, rows = unpack(KEYS)
+local host, batch_ms = unpack(ARGV)
+if redis.call('GET', seeder) ~= host then return 'late' end
+redis.call('PEXPIRE', seeder, batch_ms)
+redis.call('HSET', rows, unpack(ARGV, 3))
+redis.call('PEXPIRE', rows, batch_ms)
 return 'done'
 `);
 
 /**
- * Ends a seeding: from now on its rows count, and expire no more; those of the epoch before are removed.
- * KEYS: state, seeder, candidates, rows; rows and log of the epoch before. ARGV: who seeds; epoch and version
- * that the server had (empty for none); epoch, version, last id and history that it has from now on; how many
- * rows were put, of which a replica that was promoted meanwhile may lack some. Replies 'done', or why not:
- * 'late' (no permission any more), 'other' (the server has another registry), 'lost' (rows are missing).
+ * Ends a seeding: from now on its rows count, and expire no more; those of the epoch before are removed,
+ * which is empty for none. Replies 'done', or why not: 'late' (no permission any more), 'other' (the server
+ * has another registry), 'lost' (rows are missing, as at a replica that was promoted meanwhile).
  */
 const FINISH_SEED = scriptOf(`
-local state = redis.call('HMGET', KEYS[1], 'epoch', 'version')
-if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 'late' end
-if (state[1] or '') ~= ARGV[2] or (state[2] or '') ~= ARGV[3] then return 'other' end
-if redis.call('HLEN', KEYS[4]) ~= tonumber(ARGV[8]) then return 'lost' end
-redis.call('PERSIST', KEYS[4])
-redis.call('HSET', KEYS[1], 'epoch', ARGV[4], 'version', ARGV[5], 'last', ARGV[6], 'history', ARGV[7])
-redis.call('DEL', KEYS[2], KEYS[3])
-redis.call('UNLINK', KEYS[5], KEYS[6])
+local state, seeder, candidates, rows, rows_before, log_before = unpack(KEYS)
+local host, epoch_before, version_before, epoch, version, last, history, row_count = unpack(ARGV)
+local now = redis.call('HMGET', state, 'epoch', 'version')
+if redis.call('GET', seeder) ~= host then return 'late' end
+if (now[1] or '') ~= epoch_before or (now[2] or '') ~= version_before then return 'other' end
+if redis.call('HLEN', rows) ~= tonumber(row_count) then return 'lost' end
+redis.call('PERSIST', rows)
+redis.call('HSET', state, 'epoch', epoch, 'version', version, 'last', last, 'history', history)
+redis.call('DEL', seeder, candidates)
+redis.call('UNLINK', rows_before, log_before)
 return 'done'
 `);
 
 /**
- * Reports how new a copy is, and asks for permission to seed. KEYS: candidates, seeder. ARGV: host, rank of
- * its copy, milliseconds after which candidates are forgotten, '1' if the host wants to seed, milliseconds
- * that a batch of rows may take. Replies the time in ms, whether the host may seed, and all candidates as
- * `rank at-ms`, by host.
+ * Reports how new a copy is, and asks for permission to seed if `wants` is '1'. Replies the time in ms,
+ * whether the host may seed, and all candidates as `rank at-ms`, by host.
  */
 const REPORT_COPY = scriptOf(`
+local candidates, seeder = unpack(KEYS)
+local host, rank, kept_ms, wants, batch_ms = unpack(ARGV)
 local time = redis.call('TIME')
 local now = string.format('%d', time[1] * 1000 + math.floor(time[2] / 1000))
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ' ' .. now)
-redis.call('PEXPIRE', KEYS[1], ARGV[3])
+redis.call('HSET', candidates, host, rank .. ' ' .. now)
+redis.call('PEXPIRE', candidates, kept_ms)
 local may = 'no'
-local holder = redis.call('GET', KEYS[2])
-if ARGV[4] == '1' and (not holder or holder == ARGV[1]) then
-  redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[5])
+local holder = redis.call('GET', seeder)
+if wants == '1' and (not holder or holder == host) then
+  redis.call('SET', seeder, host, 'PX', batch_ms)
   may = 'yes'
 end
-return {now, may, redis.call('HGETALL', KEYS[1])}
+return {now, may, redis.call('HGETALL', candidates)}
 `);
 
 export interface ServerRegistry {
