@@ -1,6 +1,6 @@
 /**
- * Polls files, and calls `onChange` if they have changed. supervisor.ts reloads the settings by it if the
- * setting `watch` is on, in the supervisor process.
+ * Polls files, and calls `onChange` if they have changed; `filesOf` tells which the settings are made of.
+ * supervisor.ts reloads the settings by it if the setting `watch` is on, in the supervisor process.
  *
  * Polling, because file events miss replaced files (editors), switched links to the folder (config maps of
  * Kubernetes), and changes in mounts without events (NFS, bind mounts of containers). A poll takes some 3 µs
@@ -10,8 +10,12 @@
  * - A change is reported once, when its writer has finished, also a change during the gateway's start.
  * - It is reported again while the files cannot be read or the gateways do not apply them.
  * - A file that the settings begin to name is no change.
+ * - `filesOf` has each file whose content config/load.ts reads into the settings
+ *   (test/unit/supervisor/file-watch.files-of.test.ts, which knows all settings that are called `…_file`). It
+ *   lacks what others read when they need it, and again by themselves: `credentials_file`.
  */
 import { statSync } from 'node:fs';
+import type { Settings } from '../config/schema.js';
 import type { Log } from '../telemetry/log.js';
 
 /**
@@ -150,4 +154,14 @@ function stateOf(path: string): string {
   } catch (error) {
     return String((error as NodeJS.ErrnoException).code);
   }
+}
+
+/** Returns `source`, the file of the settings, if there is one, and each file that a setting names, once. */
+export function filesOf(source: string | undefined, settings: Settings): string[] {
+  const { models, notify, admin, listen } = settings;
+  const upstreams = models.flatMap((model) => model.upstreams);
+  const paths = [source, ...upstreams.flatMap(({ key_file: key, ca_file: ca }) => [key, ca])];
+  paths.push(notify?.secret_file, admin.oidc?.client_secret_file);
+  paths.push(listen.tls?.cert_file, listen.tls?.key_file);
+  return [...new Set(paths)].filter((path) => path !== undefined);
 }

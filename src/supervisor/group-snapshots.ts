@@ -113,7 +113,10 @@ export class GroupSnapshots {
   async #collect(kind: SnapshotKind): Promise<GroupSnapshot> {
     await Promise.all(
       [...this.#running].map(async ([process, running]) => {
-        if (!running.isFinal) storeReply(running, await process.read(kind));
+        if (running.isFinal) return;
+        const reply = await process.read(kind);
+        // Dropped if the last snapshot has come while the question waited.
+        if (!running.isFinal) running.latest = { ...running.latest, ...reply };
       }),
     );
     // No await between `members` and `ended`, so that a process is in one of them and not in both.
@@ -124,22 +127,15 @@ export class GroupSnapshots {
   }
 }
 
-/** Drops a reply if the last snapshot has come while the question waited. */
-function storeReply(running: RunningProcess, reply: Snapshot): void {
-  if (!running.isFinal) running.latest = { ...running.latest, ...reply };
-}
-
 function only(snapshot: Snapshot, kind: SnapshotKind): Snapshot {
   return { [kind]: snapshot[kind] };
 }
 
 /**
  * How many account reports of ended processes, the items of `accounts`, are kept: those of the last to end.
- * The history recorder (gateway/history-recorder.ts) collects them every two seconds. AccountHistory
- * (telemetry/account-history.ts) counts each source once, so a report that is collected again changes
- * nothing. If more processes end within two seconds, the charts lack the last calls of the first of them.
- * That is rare: a replacement ends one process after the other, and a stop ends the recorder too. More would
- * cost more: every collection sends all that are kept, up to 20 KB each.
+ * gateway/history-recorder.ts collects them every two seconds, and telemetry/account-history.ts counts each
+ * once. If more end within two seconds, the charts lack the last calls of the first; but a replacement ends
+ * one after the other, and a stop ends the recorder too. A collection sends all, up to 20 KB each.
  */
 const ENDED_REPORTS_MAX = 4;
 

@@ -338,13 +338,10 @@ export class ProcessGroup {
     this.#sendUnrecorded();
     if (this.#stopping) this.#hasFailed ||= !exit.clean;
     else if (member.isTrial) this.#forget(member);
-    else if (member.isRetiring) this.#onRetired(exit);
-    else this.#onUnexpectedExit(member, exit);
+    else if (!member.isRetiring) this.#onUnexpectedExit(member, exit);
+    else if (!exit.clean)
+      this.#options.log.error('a gateway that was replaced did not end well', { how: exit.how });
     this.#endIfEmpty();
-  }
-
-  #onRetired({ clean, how }: GatewayExit): void {
-    if (!clean) this.#options.log.error('a gateway that was replaced did not end well', { how });
   }
 
   #onUnexpectedExit(member: GroupMember, { how, rejection }: GatewayExit): void {

@@ -23,12 +23,11 @@ import {
   type ReloadRequest,
 } from '../gateway/messages.js';
 import type { Log } from '../telemetry/log.js';
-import { FileWatch } from './file-watch.js';
+import { filesOf, FileWatch } from './file-watch.js';
 import { type GroupEnd, type GroupOptions, type Replacement, RESTART_PAUSES } from './group-member.js';
 import { callLater } from './late-timer.js';
 import { ProcessGroup } from './process-group.js';
 import { Reloads } from './reloads.js';
-import { filesOf } from './watched-files.js';
 
 const GATEWAY_ENTRY = new URL('../gateway/main.js', import.meta.url);
 /** A start with two million keys takes seconds, so a start that takes two minutes hangs. */

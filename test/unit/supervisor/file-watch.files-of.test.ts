@@ -2,7 +2,7 @@
 import t from 'tap';
 import { loadSettings } from '#src/config/load.js';
 import { type Settings, settingsDeclaration } from '#src/config/schema.js';
-import { filesOf } from '#src/supervisor/watched-files.js';
+import { filesOf } from '#src/supervisor/file-watch.js';
 
 /** The settings that name a file, and whether the settings have its content. */
 const FILE_SETTINGS = {
