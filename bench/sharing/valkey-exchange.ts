@@ -72,7 +72,12 @@ async function connected(node: number): Promise<ValkeyCoordinator> {
     node: { host: `host${node}`, slot: 0, incarnation: randomUUID() },
     clock,
     calendar: new Calendar(),
-    accounting: { spentOf: () => SPENT, creditedOf: () => CREDITED, accounts: () => [] },
+    accounting: {
+      spentOf: () => SPENT,
+      creditedOf: () => CREDITED,
+      accounts: () => [],
+      inheritedOf: () => undefined,
+    },
     memory: {
       of: () => NOTHING,
       set: () => undefined,

@@ -84,11 +84,9 @@ export class ChangeFollower {
   }
 
   /**
-   * The number of the newest change that every thread of this process sees. `followChanges`
-   * (gateway/shared-accounting.ts) replies with it to the process that made a change. It is 0 during a
-   * resync, and while a record could not be applied. A record that has failed for 13 s no longer makes it 0:
-   * the operator who changed the record was warned long before, and operators who change other records need
-   * no warning.
+   * The number of the newest change that every thread of this process sees, for the process that made it
+   * (`followChanges` of gateway/shared-accounting.ts). 0 during a resync, and while a record cannot be
+   * applied, for 13 s at most: by then the operator who changed it was warned, and others need no warning.
    */
   get appliedTo(): number {
     const isLate = [...this.#failed.values()].some(({ tries }) => tries < TRIES_UNTIL_LONGEST);

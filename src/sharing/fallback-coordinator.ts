@@ -5,10 +5,9 @@
  * `holdsAny` and `grant` while the coordinator is lost, `leave` and `close` at the end. Main thread.
  *
  * For calls a process has two nodes at the coordinator: _the calls' node_, which has their leases, and _this
- * node_, which has the fallback quotas. If the coordinator denies calls a resource (permits, or one of the
- * stocks), this node gives back what it holds of the resource. After a loss of the coordinator this node
- * sends nothing until the calls' node has reported what the fallback quotas granted it meanwhile
- * (`mayReport`).
+ * node_, which has the fallback quotas. If the coordinator denies calls a resource, this node gives back what
+ * it holds of that. After a loss this node is silent until the calls' node has reported what the fallback
+ * quotas granted it (`mayReport`).
  *
  * Must hold: the coordinator has on record, at one of these two nodes, all that the process holds; for a
  * moment it may be at both. What is on record at neither would be granted twice. (The unit test makes random
@@ -45,10 +44,7 @@ interface FallbackOptions {
    * held is then granted to others, and the node must join again.
    */
   readonly nodeExpiryMs: number;
-  /**
-   * Whether this node may report. equal-share.ts returns false while the coordinator is lost, and until the
-   * calls' node has reported all that fallback quotas granted to it.
-   */
+  /** Whether this node may report: not while the coordinator is lost, or the calls' node has to report. */
   readonly mayReport: () => boolean;
 }
 

@@ -10,13 +10,13 @@
  * a new epoch of the registry begins (test/unit/sharing/registry-reseed.test.ts).
  */
 import { invariant } from '../core/errors.js';
+import type { InheritedUse } from '../registry/key-record.js';
 import type { IdPrefix } from '../registry/record-id.js';
 import { unlessDamaged } from '../store/record-codec.js';
 import type { RegistryPosition } from '../store/registry-copy.js';
 import type { Store } from '../store/store.js';
 import type { VersionedTotal } from './coordinator.js';
 import { HISTORY_MAX } from './registry-reseed.js';
-import type { HostAccounting } from './valkey-partition.js';
 
 /** Ids of keys begin with this prefix, ids of accounts and groups do not. */
 const KEY_PREFIX = 'key_' satisfies IdPrefix;
@@ -26,15 +26,18 @@ const PAGE_IDS = 500;
 const VERSIONS_PER_EPOCH = 2 ** 40;
 invariant((HISTORY_MAX + 1) * VERSIONS_PER_EPOCH <= Number.MAX_SAFE_INTEGER, '`versionOf` is exact');
 
-/** Reads the store of this host. Errors: see HostAccounting. */
+export type HostAccounting = ReturnType<typeof hostAccounting>;
+
+/** Reads the store of this host. All reads are synchronous, and throw StoreError if a record is damaged. */
 export function hostAccounting(
   store: Pick<
     Store,
     'copy' | 'findAccount' | 'findSpending' | 'keys' | 'listAccountIds' | 'refresh' | 'shared'
   >,
-): HostAccounting {
+) {
   return {
-    spentOf: (scope): VersionedTotal | undefined => {
+    /** What the host has charged in all; undefined if nothing. */
+    spentOf: (scope: string): VersionedTotal | undefined => {
       store.refresh();
       // The version first: the next report corrects an amount newer than its version. An older one stays.
       const version = store.shared.accountingVersion();
@@ -42,16 +45,20 @@ export function hostAccounting(
       const spending = account && store.findSpending(account.index);
       return spending && { totalPicoUnits: spending.spent, version };
     },
-    // Needs no `refresh`: an older total comes with its older version, and so replaces nothing.
-    creditedOf: (scope): VersionedTotal | undefined => {
+    /** What the host's copy of the registry says; undefined if the copy has no such account. */
+    creditedOf: (scope: string): VersionedTotal | undefined => {
+      // Needs no `refresh`: an older total comes with its older version, and so replaces nothing.
       // Undefined if damaged, which RegistryLog logs. Then the credits on record at the server still count.
       const positionBefore = unlessDamaged(() => store.copy.position());
       const account = store.findAccount(scope);
       if (positionBefore === undefined || account === undefined) return undefined;
       return { totalPicoUnits: account.credited, version: versionOf(positionBefore) };
     },
-    inheritedOf: (scope) => (scope.startsWith(KEY_PREFIX) ? store.keys.find(scope)?.inherited : undefined),
-    *accounts() {
+    /** What a rotated key inherited from the key before it; undefined for all other scopes. */
+    inheritedOf: (scope: string): InheritedUse | undefined =>
+      scope.startsWith(KEY_PREFIX) ? store.keys.find(scope)?.inherited : undefined,
+    /** All accounts that the host may have charged. */
+    *accounts(): Iterable<string> {
       store.refresh();
       // Reads by pages: the caller awaits the server in between, and a range would keep one transaction open.
       for (let ids = store.listAccountIds('', PAGE_IDS); ids.length > 0;) {

@@ -103,7 +103,8 @@ export class RegistryLog {
         // At the first try of a start the connection is still being made, which is no failure to log.
         const isConnecting = tries === 1 && error instanceof ValkeyError && error.code === 'offline';
         if (!isConnecting) this.#recordFailure(error);
-        if (!(error instanceof ValkeyError || isDamage(error))) throw error;
+        if (!(error instanceof ValkeyError || (error instanceof StoreError && error.code === 'damaged')))
+          throw error;
         // The pause rejects only if `close` was called. Then the next `#catchUp` returns at once.
         if (tries < JOIN_TRIES_MAX)
           await pause(RETRY_MS, undefined, { signal: this.#closing.signal }).catch(() => undefined);
@@ -311,8 +312,4 @@ export class RegistryLog {
   #isClosing(): boolean {
     return this.#closing.signal.aborted;
   }
-}
-
-function isDamage(error: unknown): boolean {
-  return error instanceof StoreError && error.code === 'damaged';
 }

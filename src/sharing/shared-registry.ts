@@ -86,10 +86,10 @@ export class SharedRegistry implements RegistryService {
 
   /**
    * Resolves with what `work` returns. If it missed uses, it runs again with them. All processes flush before
-   * that, because coordinators count as spent only what a host's store has. `change` does not wait for a
-   * flush, which takes seconds if a process does not reply. So an account in its result may lack what calls
-   * have spent since the last flush. No change goes by that: debits lease the money, and what keys inherit is
-   * counted without a flush, unless the coordinator is lost.
+   * that, because coordinators count as spent only what a host's store has. `change` does not flush, which
+   * takes seconds if a process does not reply, so an account in its result may lack what calls have spent
+   * since. No change goes by that: debits lease the money, and what keys inherit is counted without a flush,
+   * unless the coordinator is lost.
    */
   async read<Result>(work: (registry: Registry) => Result): Promise<Result> {
     const { registry, uses, flushAll } = this.#options;

@@ -62,11 +62,10 @@ export class SlotLease extends StockLease<StockWords> {
   }
 
   /**
-   * Withholds call slots from calls, or ends that. While slots are withheld no call takes one, because the
-   * coordinator may grant the slot to others before the call ends. Calls that hold slots go on, and asks
-   * report these slots. When the withholding ends, the lease has the slots that calls hold, but no more than
-   * before. It may end only after a reply of the coordinator, which then has recorded an ask with these
-   * slots.
+   * Withholds call slots from new calls, because the coordinator may grant a slot to others before the call
+   * ends, or ends that. Calls that hold slots go on, and asks report these slots. In the end the lease has
+   * the slots that calls hold, but no more than before. End it only after a reply of the coordinator, which
+   * then has an ask with these slots on record.
    */
   setWithheld(isWithheld: boolean): void {
     const withheld = this.#withheld;

@@ -20,6 +20,7 @@ import {
 } from '@redis/client';
 import { setMaxListeners } from 'node:events';
 import { parseSharingUrl, type ServerAddress, type SharingAddress } from '../config/sharing-schema.js';
+import { invariant } from '../core/errors.js';
 import { type KnownMaster, masterNamedBy, type NamedMaster, type SentinelClient } from './sentinel-master.js';
 
 export type ValkeyArgument = string | Buffer;
@@ -97,8 +98,7 @@ export function wasDropped(error: unknown): boolean {
 /** Does not connect yet. Throws if the settings would not accept the URL. */
 export function openConnection(options: ValkeyConnectionOptions): ValkeyConnection {
   const address = parseSharingUrl(options.url);
-  if (address === undefined)
-    throw new Error('invariant broken: the address of the sharing server was checked');
+  invariant(address !== undefined, 'the address of the sharing server was checked');
   if (address.kind === 'sentinel') return sentinelConnection(address, options);
   return address.kind === 'cluster'
     ? clusterConnection(address, options)

@@ -240,36 +240,26 @@ return pack({status = 'ok', nowMs = now, epoch = s.epoch, replies = replies, pla
 `;
 
 interface ExchangeHead extends LifeHead, CalendarHead {
-  /** Above that of the node's last exchange. */
-  readonly sequence: number;
+  readonly sequence: number; // above that of the node's last exchange
   /** The least that the server's clock can have shown when the exchange was sent; 0 if not known. */
   readonly sentAtMs: number;
   /** How many equal shares there are, also if this node has none; 0 if limits are never divided. */
   readonly equalShares: number;
-  /** PartitionOptions.nodeExpiryMs. */
-  readonly expiryMs: number;
-  /** PartitionOptions.endedAfterMs. */
-  readonly endedAfterMs: number;
+  readonly expiryMs: number; // PartitionOptions.nodeExpiryMs
+  readonly endedAfterMs: number; // PartitionOptions.endedAfterMs
   readonly heard: Mark;
   readonly promised: PromisedTerm;
 }
 
 /** Why the script carried nothing out. */
 export type RefusedStatus =
-  /** This life is not known: enter. */
-  | 'unknown'
-  /** The sequence is not above that of the last exchange. */
-  | 'old'
-  /** The exchange came too late, or the server's clock was set forward. */
-  | 'aged'
-  /** Enter again, and report all that is held. */
-  | 'report'
-  /** Wait: the server has lost data, and `awaited` have to report. */
-  | 'quarantine'
-  /** Wait: `awaited` have to show their marks. */
-  | 'check'
-  /** Wait until another node has heard of this one. */
-  | 'new';
+  | 'unknown' // this life is not known: enter
+  | 'old' // the sequence is not above that of the last exchange
+  | 'aged' // the exchange came too late, or the server's clock was set forward
+  | 'report' // enter again, and report all that is held
+  | 'quarantine' // wait: the server has lost data, and `awaited` have to report
+  | 'check' // wait: `awaited` have to show their marks
+  | 'new'; // wait until another node has heard of this one
 
 type Exchanged =
   | WantsTerm
@@ -279,15 +269,13 @@ type Exchanged =
       readonly epoch: string;
       /** In the order of the asks. A text says why a row of the scope cannot be read: nothing is granted. */
       readonly replies: readonly (RawReply | string)[];
-      /** The version of the list of nodes. */
-      readonly places: number;
+      readonly places: number; // the version of the list of nodes
     }
   | {
       readonly status: RefusedStatus;
       readonly nowMs: number;
       readonly waitMs: number;
-      /** Some of the places that the server waits for. */
-      readonly awaited: readonly string[];
+      readonly awaited: readonly string[]; // some of the places that the server waits for
     };
 
 /** Takes the asks of a node to one partition as rows, with the two keys of the scope of each. */

@@ -1,13 +1,11 @@
 /**
  * The Lua scripts for the life of a node at one partition of the server: it enters, says that it has reported
  * all, leaves, or says that the server's clock was set forward. valkey-partition.ts runs all four;
- * host-directory.ts runs LEAVE_SCRIPT for a host that an operator forgets. The server runs each script
- * atomically; this file makes their text on the main thread.
+ * host-directory.ts runs LEAVE_SCRIPT for a host that an operator forgets.
  *
- * valkey-lua.ts says what the keys hold. Of its LUA_PRELUDE are the names of keys, `head`, `place`, `host`,
- * the constants (SILENT, QUARANTINE), the numbers of a node's fields (INCARNATION to PAGES), and `node_in`,
- * `node_of`, `own_node`, `is_gone`, `info_of` and `now_ms`. Of valkey-marks.ts are `state_of`, `server_id`,
- * `has_promised`, `has_heard` and `lose`; there is also what a term, a mark and a witness are.
+ * valkey-lua.ts says what the keys hold, and its LUA_PRELUDE has the names that scripts begin with. Of
+ * valkey-marks.ts are `state_of`, `server_id`, `has_promised`, `has_heard` and `lose`; there is also what a
+ * term, a mark and a witness are.
  *
  * A life _enters_, as often as it has to. A place _joins_ when it comes onto the list of nodes.
  *
@@ -25,22 +23,14 @@ import { type Mark, MARKS_LUA, type WantsTerm } from './valkey-marks.js';
 import { PAGE_SCOPES } from './valkey-scripts.js';
 
 interface EnterHead extends LifeHead {
-  /** The epoch that the host remembers; empty if none. */
-  readonly remembered: string;
-  /** The places that the host remembers. */
-  readonly places: readonly string[];
-  /** The name of the epoch that begins if the server is empty. */
-  readonly newEpoch: string;
-  /**
-   * How many shares there are, or 0 if this node has none: so much the server holds back while this node is
-   * silent. (An exchange says how many there are, always: see `held_back` in valkey-exchange.ts.)
-   */
+  readonly remembered: string; // the epoch that the host remembers; empty if none
+  readonly places: readonly string[]; // the places that the host remembers
+  readonly newEpoch: string; // the name of the epoch that begins if the server is empty
+  /** How many shares there are; unlike in an exchange 0 if this node has none (`held_back`). */
   readonly equalShares: number;
-  /** `agoMs`: how long ago the reply came. */
-  readonly heard: Mark & { readonly agoMs: number };
+  readonly heard: Mark & { readonly agoMs: number }; // `agoMs`: how long ago the reply came
   readonly promised: PromisedTerm;
-  /** How many partitions there are. */
-  readonly partitions: number;
+  readonly partitions: number; // how many partitions there are
 }
 
 /** Why a node may not enter. `place`: of a node that still runs, and does not fit this one. */
@@ -59,8 +49,7 @@ type Entered =
       readonly status: 'ok';
       readonly nowMs: number;
       readonly epoch: string;
-      /** Whether the host has reported what it spent. */
-      readonly hostReported: boolean;
+      readonly hostReported: boolean; // whether the host has reported what it spent
       /** A page of scopes of which earlier lives of the place hold something. */
       readonly toFree: readonly string[];
     };
@@ -82,10 +71,7 @@ type Entered =
  * `lose` begins a new epoch, whose name it makes itself: every place is awaited, and nothing is granted for
  * QUARANTINE.
  *
- * The steps: check that the server evicts nothing; set up an empty server; check the format, the number of
- * partitions, then the promise; begin the quarantine that a host without memory did not begin; await the
- * places that the host knows; decide what is lost; write the node; reply what is to be freed. Checks may
- * change the state of the partition, but the node is not written before all of them have passed.
+ * Checks may change the state of the partition, but the node is not written before all of them have passed.
  */
 export const ENTER_SCRIPT = nodeScript<EnterHead, never, Entered>(
   MARKS_LUA,

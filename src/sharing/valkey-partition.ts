@@ -12,7 +12,6 @@
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../core/clock.js';
 import { errorText } from '../core/errors.js';
-import type { InheritedUse } from '../registry/key-record.js';
 import {
   CoordinatorLost,
   entriesOf,
@@ -20,10 +19,10 @@ import {
   type LeaseAsk,
   type ScopeView,
   unknownNode,
-  type VersionedTotal,
 } from './coordinator.js';
 import { type DamagedScopes, unknownReply } from './coordinator-errors.js';
 import { HeldLeases, type HeldScope } from './held-leases.js';
+import type { HostAccounting } from './host-accounting.js';
 import { ServerClock } from './server-clock.js';
 import type { PromisedTerm, Remembered, SharingMemory } from './sharing-memory.js';
 import {
@@ -53,18 +52,6 @@ import type { CalendarHead } from './valkey-stocks.js';
 
 /** How often a call is sent if the server wants a term promised: twice, and once more for each takeover. */
 const SENDS_MAX = 4;
-
-/** Reads of the host's store. They are synchronous, and throw StoreError if a record is damaged. */
-export interface HostAccounting {
-  /** What the host has charged in all; undefined if nothing. */
-  spentOf(scope: string): VersionedTotal | undefined;
-  /** What the host's copy of the registry says; undefined if the copy has no such account. */
-  creditedOf(scope: string): VersionedTotal | undefined;
-  /** What a rotated key inherited from the key before it; undefined for all other scopes. */
-  inheritedOf?(scope: string): InheritedUse | undefined;
-  /** All accounts that the host may have charged. */
-  accounts(): Iterable<string>;
-}
 
 export interface PartitionOptions extends ValkeyServerOptions {
   readonly incarnation: string;
@@ -247,7 +234,7 @@ export class ValkeyPartition {
   #encode(ask: LeaseAsk): RawAsk {
     const { accounting } = this.#options;
     const { scope, stocks: { balance } = {} } = ask;
-    if (balance === undefined) return encodeAsk(ask, undefined, undefined, accounting.inheritedOf?.(scope));
+    if (balance === undefined) return encodeAsk(ask, undefined, undefined, accounting.inheritedOf(scope));
     // Read after `balance.unused`, as StockAsk wants.
     return encodeAsk(ask, accounting.spentOf(scope), accounting.creditedOf(scope), undefined);
   }

@@ -1,7 +1,7 @@
 /**
  * The Lua scripts that free leases, report them after a loss of data, and show them. valkey-partition.ts runs
  * the report and the view, valkey-server.ts the script that frees. valkey-lua.ts has the names that they
- * begin with. The scripts run at the server; this file makes their text, on the main thread.
+ * begin with.
  *
  * Must hold: a row that cannot be read costs its own scope alone (test/unit/sharing/valkey-damage.test.ts).
  */
@@ -54,10 +54,8 @@ return pack(call('SRANDMEMBER', HELD, ${PAGE_SCOPES}))
 export interface ReportedRow {
   readonly scope: string;
   readonly stocks: readonly ReportedStock[];
-  /** Outstanding; false if the node holds none. */
-  readonly money: RawAmount | false;
-  /** If it is true, no node is granted the scope's money. */
-  readonly spent: SpentRow;
+  readonly money: RawAmount | false; // outstanding; false if the node holds none
+  readonly spent: SpentRow; // if it is true, no node is granted the scope's money
 }
 
 /** A HeldStock (held-leases.ts). */

@@ -8,7 +8,7 @@ import { asPicoUnits } from '#src/core/units.js';
 import { coordinatorKeys, packed } from '#src/sharing/valkey-codec.js';
 import { ValkeyClient, type ValkeyArgument } from '#src/sharing/valkey-client.js';
 import { QUARANTINE_MS } from '#src/sharing/valkey-lua.js';
-import type { HostAccounting } from '#src/sharing/valkey-partition.js';
+import type { HostAccounting } from '#src/sharing/host-accounting.js';
 import { StoreError } from '#src/store/store-file.js';
 import { identity } from '../../support/authority-conformance.js';
 import { exchangePlain, type PlainAsk } from '../../support/plain-asks.js';
