@@ -113,10 +113,7 @@ export class GroupSnapshots {
   async #collect(kind: SnapshotKind): Promise<GroupSnapshot> {
     await Promise.all(
       [...this.#running].map(async ([process, running]) => {
-        if (running.isFinal) return;
-        const reply = await process.read(kind);
-        // Dropped if the last snapshot has come while the question waited.
-        if (!running.isFinal) running.latest = { ...running.latest, ...reply };
+        if (!running.isFinal) storeReply(running, await process.read(kind));
       }),
     );
     // No await between `members` and `ended`, so that a process is in one of them and not in both.
@@ -125,6 +122,11 @@ export class GroupSnapshots {
       ended: only(this.#ended, kind),
     };
   }
+}
+
+/** Drops a reply if the last snapshot has come while the question waited. */
+function storeReply(running: RunningProcess, reply: Snapshot): void {
+  if (!running.isFinal) running.latest = { ...running.latest, ...reply };
 }
 
 function only(snapshot: Snapshot, kind: SnapshotKind): Snapshot {
