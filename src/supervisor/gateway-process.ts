@@ -49,13 +49,15 @@ export interface GatewayExit {
   readonly rejection: string | undefined;
 }
 
-/** What a gateway asks of the supervisor, mostly for operators. ProcessGroup responds. No promise rejects. */
+/** What a gateway asks of the group or tells it, mostly for operators. No promise rejects. */
 export interface GatewayRequests {
   onReloadRequested(request: ReloadRequest): Promise<ReloadOutcome>;
   /** Asks for the snapshots of all gateways. */
   onSnapshotsRequested(kind: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot>;
   /** Changes something at all gateways. */
   onBroadcast(message: Broadcast): void;
+  /** The gateway has dealt with the `record_reload` of this id. */
+  onRecorded(id: number | undefined): void;
 }
 
 interface GatewayCallbacks {
@@ -67,8 +69,6 @@ interface GatewayCallbacks {
   onLeads(): void;
   /** The last snapshot, sent before the gateway ends. */
   onLastSnapshot(snapshot: Snapshot): void;
-  /** The gateway has dealt with the `record_reload` of this id. */
-  onRecorded(id: number | undefined): void;
   readonly requests: GatewayRequests;
 }
 
@@ -290,7 +290,7 @@ export class GatewayProcess {
         this.#reloads.reply(message.id, message.problems);
         return;
       case 'recorded':
-        this.#callbacks.onRecorded(message.id);
+        this.#callbacks.requests.onRecorded(message.id);
         return;
       case 'reading':
         if (message.id === LAST_SNAPSHOT_ID) this.#callbacks.onLastSnapshot(message.reading);

@@ -44,7 +44,6 @@ export interface MemberOwner extends GatewayRequests {
   onExit(member: GroupMember, process: GatewayProcess, exit: GatewayExit): void;
   onLeads(member: GroupMember): void;
   onLastSnapshot(process: GatewayProcess, snapshot: Snapshot): void;
-  onRecorded(id: number | undefined): void;
 }
 
 export class GroupMember implements PrimaryCandidate {
@@ -127,7 +126,6 @@ export class GroupMember implements PrimaryCandidate {
       onExit: (exit) => this.#onExit(process, exit),
       onLeads: () => this.#owner.onLeads(this),
       onLastSnapshot: (snapshot) => this.#owner.onLastSnapshot(process, snapshot),
-      onRecorded: (id) => this.#owner.onRecorded(id),
       requests: this.#owner,
     });
     this.#process = process;

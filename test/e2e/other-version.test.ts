@@ -67,11 +67,11 @@ void t.test('it completes what it is sent, and survives what it cannot take', as
       onExit: (message) => void events.emit('exit', message),
       onLeads: () => undefined,
       onLastSnapshot: () => undefined,
-      onRecorded: () => undefined,
       requests: {
         onReloadRequested: notAsked,
         onSnapshotsRequested: notAsked,
         onBroadcast: () => undefined,
+        onRecorded: () => undefined,
       },
     },
   );
