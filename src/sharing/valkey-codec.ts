@@ -104,13 +104,7 @@ export function versioned(total: VersionedTotal | undefined): VersionedRow | fal
 type RawStockAsk = readonly [code: string, limit: number, period: number, ...counts: number[]];
 
 /** The ask for money as `grant_money` there takes it: unused, least, most, and what the host reports. */
-type RawMoneyAsk = readonly [
-  ...RawAmount,
-  ...RawAmount,
-  ...RawAmount,
-  spent: VersionedRow | false,
-  credited: VersionedRow | false,
-];
+type RawMoneyAsk = readonly [...RawAmount, ...RawAmount, ...RawAmount, ...(VersionedRow | false)[]];
 
 /** One ask as EXCHANGE_SCRIPT takes it. What is left out is absent. */
 export interface RawAsk {
@@ -169,13 +163,7 @@ function encodeStock(name: CountedName, { limit, period, used, unused, least, mo
 
 /** A StockGrant as `grant_stock` returns it: granted, remaining, heldByOthers, period, freeInMs. */
 type RawStockGrant = readonly [number, number, boolean, period: number, freeInMs: number];
-type RawMoneyGrant = readonly [
-  grantedHigh: number,
-  grantedLow: number,
-  remainingHigh: number,
-  remainingLow: number,
-  heldByOthers: boolean,
-];
+type RawMoneyGrant = readonly [...granted: RawAmount, ...remaining: RawAmount, heldByOthers: boolean];
 
 /** Has what the ask named. The stocks are in the order of the ask's counted stocks. */
 export interface RawReply {
@@ -219,39 +207,32 @@ function balanceGrant([high, low, remainingHigh, remainingLow, heldByOthers]: Ra
   return { granted, remaining, heldByOthers, period: 0, freeInMs: 0 };
 }
 
-interface RawProcess {
-  readonly slot: number;
-  readonly weighing: number;
-  readonly unexpired: number;
-  readonly number: number;
-  readonly used: readonly (readonly [code: string, used: number])[];
-}
-
 /** The reply of VIEW_SCRIPT for one scope. */
-export interface RawView {
-  readonly weighing: number;
-  readonly unexpired: number;
-  readonly processes: readonly RawProcess[];
+export interface RawView extends Pick<ScopeView, 'minute'> {
+  readonly processes: readonly (Omit<ProcessView, 'used'> & {
+    readonly used: readonly (readonly [code: string, used: number])[];
+  })[];
   readonly stocks: readonly (readonly [code: string, period: number, used: number, unused: number])[];
   readonly outstanding: RawAmount;
   readonly spent: RawAmount;
-  /** What the host alone has reported as spent. */
-  readonly reported: RawAmount;
+  readonly reported: RawAmount; // what the host alone has reported as spent
 }
 
 /**
- * Decodes a view. `spentHere`: what the host has spent by its store; undefined if
- * nothing. At the server the part of it that was not yet reported still counts as outstanding. Throws if an
- * amount is no whole number: see `decodable`.
+ * Decodes a view. `spentHere`: what the host has spent by its store; undefined if nothing. At the server the
+ * part of it that was not yet reported still counts as outstanding. Throws as `decodeReply`.
  */
 export function decodeView(scope: string, view: RawView, spentHere: PicoUnits | undefined): ScopeView {
-  const { weighing, unexpired, processes, stocks, spent, reported } = view;
+  const { minute, processes, stocks, spent, reported } = view;
   const unreported = spentHere === undefined ? 0n : spentHere - moneyOf(...reported);
   const outstanding = moneyOf(...view.outstanding) - maxOf(unreported, 0n);
   return {
     scope,
-    minute: { weighing, unexpired },
-    processes: processes.map(decodeProcess),
+    minute,
+    processes: processes.map(({ used, ...process }) => ({
+      ...process,
+      used: byStockName(used, ([, amount]) => BigInt(amount)),
+    })),
     stocks: {
       ...byStockName(stocks, ([, period, used, unused]) => ({
         period,
@@ -261,14 +242,6 @@ export function decodeView(scope: string, view: RawView, spentHere: PicoUnits | 
       balance: { period: 0, used: 0n, unused: maxOf(outstanding, 0n) },
     },
     spent: asPicoUnits(moneyOf(...spent) + unreported),
-  };
-}
-
-function decodeProcess({ slot, weighing, unexpired, number, used }: RawProcess): ProcessView {
-  return {
-    slot,
-    minute: { weighing, unexpired, number },
-    used: byStockName(used, ([, amount]) => BigInt(amount)),
   };
 }
 

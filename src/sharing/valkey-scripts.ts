@@ -5,6 +5,7 @@
  *
  * Must hold: a row that cannot be read costs its own scope alone (test/unit/sharing/valkey-damage.test.ts).
  */
+import type { HeldStock } from './held-leases.js';
 import type { RawAmount, RawView, SpentRow } from './valkey-codec.js';
 import { type LifeHead, nodeScript } from './valkey-lua.js';
 import { type CalendarHead, MONEY_LUA, STOCKS_LUA } from './valkey-stocks.js';
@@ -59,15 +60,11 @@ export interface ReportedRow {
 }
 
 /** A HeldStock (held-leases.ts). */
-interface ReportedStock {
+interface ReportedStock extends Readonly<Record<keyof HeldStock, number>> {
   readonly code: string;
-  readonly period: number;
-  readonly used: number;
-  readonly unused: number;
-  readonly seen: number;
 }
 
-/** Reports in a new epoch. Replies false if another life has come. What is damaged stays as it is. */
+/** Reports after a loss, or after the life was ended. Replies false if another life has come. */
 export const REPORT_SCRIPT = nodeScript<LifeHead & CalendarHead, ReportedRow, boolean>(
   STOCKS_LUA,
   MONEY_LUA,
@@ -145,12 +142,12 @@ local function view_of(key, money_key)
       local last_grant = record[LAST_GRANT]
       local number = last_grant and last_grant[2] or 0
       if own_weighing > 0 or number > 0 or #used > 0 then
-        processes[#processes + 1] = {slot = slot, weighing = own_weighing, unexpired = own_unexpired,
-          number = number, used = used}
+        local minute = {weighing = own_weighing, unexpired = own_unexpired, number = number}
+        processes[#processes + 1] = {slot = slot, minute = minute, used = used}
       end
     end
   end
-  return {weighing = weighing, unexpired = unexpired, processes = processes, stocks = stocks,
+  return {minute = {weighing = weighing, unexpired = unexpired}, processes = processes, stocks = stocks,
     outstanding = {total[OUTSTANDING], total[OUTSTANDING + 1]}, spent = {total[SPENT], total[SPENT + 1]},
     reported = {by_host[1], by_host[2]}}
 end

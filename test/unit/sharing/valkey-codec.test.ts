@@ -22,9 +22,8 @@ void t.test('a stock of a newer version is left out, and the others are read', (
     ['dt', 3],
   ] as const;
   const view: RawView = {
-    weighing: 5,
-    unexpired: 2,
-    processes: [{ slot: 0, weighing: 5, unexpired: 2, number: 1, used }],
+    minute: { weighing: 5, unexpired: 2 },
+    processes: [{ slot: 0, minute: { weighing: 5, unexpired: 2, number: 1 }, used }],
     stocks: [
       ['zz', 20_000, 7, 1],
       ['dt', 20_000, 9, 4],
