@@ -31,23 +31,28 @@ const TAIL_FIRST_CALLS = 10;
 const TAIL_PERIOD_MS = 1_000;
 const NO_RESPONSE_TEXT = `The gateway does not answer. Trying again every ${TAIL_PERIOD_MS / 1_000} s; Ctrl-C ends.`;
 
-interface CallFilterOptions extends AdminOptions {
-  readonly account?: string;
-  readonly group?: string;
-  readonly key?: string;
-  readonly model?: string;
-  readonly upstream?: string;
-  readonly status?: string;
-  readonly code?: string;
-  readonly failed?: boolean;
-}
+/** The options that filter calls, which are parameters of `GET /calls` too, with their help. */
+const FILTERS = {
+  account: 'of this account (id or name)',
+  group: 'of accounts that are in this group (id or name) or below it',
+  key: 'of this key (id or name)',
+  model: 'that named this model, or that it answered',
+  upstream: 'with an attempt on this upstream',
+  status: 'with this status, such as 502 or 5xx',
+  code: 'with this error code, or client_gone; of several, with commas between, any',
+} as const;
+const FILTER_NAMES = Object.keys(FILTERS) as readonly (keyof typeof FILTERS)[];
 
-interface ListOptions extends CallFilterOptions {
+type CallFilterOptions = AdminOptions & {
+  readonly [Name in keyof typeof FILTERS]?: string;
+} & { readonly failed?: boolean };
+
+type ListOptions = CallFilterOptions & {
   readonly from?: string;
   readonly to?: string;
   readonly limit: number;
   readonly csv?: boolean;
-}
+};
 
 export function addCallCommands(program: Command): void {
   const calls = program
@@ -84,25 +89,15 @@ export function addCallCommands(program: Command): void {
 }
 
 function addFilters(command: Command): Command {
-  return addAdminOptions(command)
-    .option('--account <account>', 'of this account (id or name)', parseNonEmpty)
-    .option('--group <group>', 'of accounts that are in this group (id or name) or below it', parseNonEmpty)
-    .option('--key <key>', 'of this key (id or name)', parseNonEmpty)
-    .option('--model <model>', 'that named this model, or that it answered', parseNonEmpty)
-    .option('--upstream <upstream>', 'with an attempt on this upstream', parseNonEmpty)
-    .option('--status <status>', 'with this status, such as 502 or 5xx', parseNonEmpty)
-    .option(
-      '--code <code>',
-      'with this error code, or client_gone; of several, with commas between, any',
-      parseNonEmpty,
-    )
-    .option('--failed', 'that did not go well');
+  addAdminOptions(command);
+  for (const name of FILTER_NAMES) command.option(`--${name} <${name}>`, FILTERS[name], parseNonEmpty);
+  return command.option('--failed', 'that did not go well');
 }
 
 /** Returns the filters as parameters of `GET /calls`. */
-function filtersOf({ account, group, key, model, upstream, status, code, failed }: CallFilterOptions) {
-  const isFailed = failed === true ? 'true' : undefined;
-  return { account, group, key, model, upstream, status, code, failed: isFailed };
+function filtersOf(options: CallFilterOptions): Readonly<Record<string, string | undefined>> {
+  const filters = Object.fromEntries(FILTER_NAMES.map((name) => [name, options[name]]));
+  return { ...filters, failed: options.failed === true ? 'true' : undefined };
 }
 
 async function listCalls(options: ListOptions): Promise<void> {

@@ -9,6 +9,7 @@
  * test/unit/cli/catalog-commands.plans.test.ts.
  */
 import type { Command } from 'commander';
+import type { RouteViews } from '../admin/routes.js';
 import type { ModelView, PlanView } from '../admin/views.js';
 import { QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import type { ProbeView } from '../gateway/upstream-probe.js';
@@ -19,42 +20,27 @@ import { amountText } from './quota-text.js';
 import type { Column } from './table.js';
 
 export function addCatalogCommands(program: Command): void {
-  // They are in the settings, so that a new file can be looked at before the first start.
-  const clientOptions = { missingStore: 'catalogue' } as const;
-  addList(program, 'plans', 'plans and their limits', (options) =>
-    showView(
-      options,
-      'GET /plans',
-      {},
-      ({ data }) => printTable(PLAN_COLUMNS, data, 'There are no plans.'),
-      clientOptions,
-    ),
+  addList(program, 'plans', 'plans and their limits', ({ data }) =>
+    printTable(PLAN_COLUMNS, data, 'There are no plans.'),
   );
-  addList(program, 'models', 'models and their prices per million tokens', (options) =>
-    showView(
-      options,
-      'GET /models',
-      {},
-      ({ data }) => printTable(MODEL_COLUMNS, data, 'There are no models.'),
-      clientOptions,
-    ),
+  addList(program, 'models', 'models and their prices per million tokens', ({ data }) =>
+    printTable(MODEL_COLUMNS, data, 'There are no models.'),
   );
 }
 
 /** `items` names what is listed, for the help. */
-function addList(
+function addList<Name extends 'plans' | 'models'>(
   program: Command,
-  command: 'plans' | 'models',
+  name: Name,
   items: string,
-  show: (options: AdminOptions) => Promise<void>,
+  print: (view: RouteViews[`GET /${Name}`]) => Promise<void>,
 ): void {
-  const parent = program.command(command).description(`List the ${items}.`);
-  addAdminCommand(
-    parent,
-    'list',
-    `List the ${items}, as the settings in force have them.`,
-    `${command} list`,
-  ).action(show);
+  const parent = program.command(name).description(`List the ${items}.`);
+  const description = `List the ${items}, as the settings in force have them.`;
+  addAdminCommand(parent, 'list', description, `${name} list`).action((options: AdminOptions) =>
+    // They are in the settings, so that a new file can be looked at before the first start.
+    showView(options, `GET /${name}`, {}, print, { missingStore: 'catalogue' }),
+  );
 }
 
 const PLAN_COLUMNS: readonly Column<PlanView>[] = [
