@@ -61,8 +61,9 @@ async function runAudit(options: AuditOptions): Promise<void> {
   // Loaded only here and below, so that `--help` and the other commands need not load them.
   const { audit } = await import('../store/audit.js');
   const [report, { decimalOf }] = await Promise.all([audit(dataPath, bounds), import('../core/money.js')]);
-  if (options.json === true) printJson(viewOf(report, decimalOf));
-  else await printReport(report, decimalOf);
+  const view = viewOf(report, decimalOf);
+  if (options.json === true) printJson(view);
+  else await printReport(view);
   if (report.differencesCount > 0) process.exitCode = EXIT_FAILED;
 }
 
@@ -120,7 +121,7 @@ type DecimalOf = (amount: bigint) => string;
  * The JSON of the report. Its names are public: `location` is called `place`. The sum of holds is
  * missing, because holds are not on disk; `available` still contains them.
  */
-function viewOf(report: AuditReport, decimalOf: DecimalOf): object {
+function viewOf(report: AuditReport, decimalOf: DecimalOf) {
   return {
     ok: report.differencesCount === 0,
     path: report.path,
@@ -143,25 +144,22 @@ function viewOf(report: AuditReport, decimalOf: DecimalOf): object {
   };
 }
 
-async function printReport(report: AuditReport, decimalOf: DecimalOf): Promise<void> {
+/** What the text shows of the view besides the differences, in this order. */
+const TOTALS = ['accounts', 'keys', 'groups', 'credited', 'available', 'spent', 'uncovered'] as const;
+
+async function printReport(view: ReturnType<typeof viewOf>): Promise<void> {
+  const { path, format, differences, differences_count: count } = view;
   await printFields([
-    ['books', `${report.path}, format ${report.format}`],
-    ['accounts', String(report.accounts)],
-    ['keys', String(report.keys)],
-    ['groups', String(report.groups)],
-    ['credited', decimalOf(report.credited)],
-    ['available', decimalOf(report.available)],
-    ['spent', decimalOf(report.spent)],
-    ['uncovered', decimalOf(report.uncovered)],
+    ['books', `${path}, format ${format}`],
+    ...TOTALS.map((name) => [name, String(view[name])] as const),
   ]);
-  if (report.differencesCount === 0) {
+  if (view.ok) {
     printLine('The books balance.');
     return;
   }
-  printLine(`The books do not balance. What differs: ${report.differencesCount}`);
-  for (const { account, location, what, is, shouldBe } of report.differences.slice(0, LINES_MAX)) {
-    printLine(`  ${account ?? 'no account'}: ${what} is ${is}, should be ${shouldBe} (${location})`);
-  }
-  if (report.differencesCount > LINES_MAX) printLine(`  and ${report.differencesCount - LINES_MAX} more`);
+  printLine(`The books do not balance. What differs: ${count}`);
+  for (const { account, place, what, is, should_be: shouldBe } of differences.slice(0, LINES_MAX))
+    printLine(`  ${account ?? 'no account'}: ${what} is ${is}, should be ${shouldBe} (${place})`);
+  if (count > LINES_MAX) printLine(`  and ${count - LINES_MAX} more`);
   printLine(`Nothing was changed. ${ADVICE}`);
 }

@@ -14,13 +14,7 @@ import { NoResponse, withAdminClient, withGateway } from './admin-client.js';
 import { readList, unreadText } from './admin-lists.js';
 import { CALL_COLUMNS, contentsLines, fieldsOf, lineOf, timelineLines } from './call-text.js';
 import { CALL_COLUMNS as CSV_COLUMNS, csvTextOf } from './export-columns.js';
-import {
-  addAdminOptions,
-  type AdminOptions,
-  exampleText,
-  parseNonEmpty,
-  wholeNumberFrom,
-} from './options.js';
+import { type AdminOptions, parseNonEmpty, wholeNumberFrom } from './options.js';
 import { Misuse, printError, printFields, printJson, printLine, printTable } from './output.js';
 
 /** A bound, because `calls list` has all calls in memory before it prints the first. */
@@ -58,7 +52,14 @@ export function addCallCommands(program: Command): void {
   const calls = program
     .command('calls')
     .description('Find calls that ended in the last hours or days (call_log), on this host.');
-  addFilters(calls.command('list').description('List calls, those that ended last first.'))
+  const list = addAdminCommand(
+    calls,
+    'list',
+    'List calls, those that ended last first.',
+    'calls list --account acme --failed',
+    'calls list --upstream api.openai.com --status 5xx',
+  );
+  addFilters(list)
     .option(
       '--from <time>',
       'ended then or later: Unix seconds, 2025-01-31T12:00Z or a day (UTC); by default all that are kept',
@@ -67,10 +68,6 @@ export function addCallCommands(program: Command): void {
     .option('--to <time>', 'ended before it; a day belongs to it', parseNonEmpty)
     .option('--limit <calls>', 'at most so many', wholeNumberFrom(1, LIST_CALLS_MAX), LIST_CALLS_DEFAULT)
     .option('--csv', 'print CSV')
-    .addHelpText(
-      'after',
-      exampleText('calls list --account acme --failed', 'calls list --upstream api.openai.com --status 5xx'),
-    )
     .action(listCalls);
   addAdminCommand(
     calls,
@@ -81,15 +78,11 @@ export function addCallCommands(program: Command): void {
   )
     .option('--contents', 'its request and its response too, if call_log.contents has kept them')
     .action(showCall);
-  addFilters(
-    calls.command('tail').description('Print the last calls, then others as they end, until Ctrl-C.'),
-  )
-    .addHelpText('after', exampleText('calls tail --failed'))
-    .action(tailCalls);
+  const tailText = 'Print the last calls, then others as they end, until Ctrl-C.';
+  addFilters(addAdminCommand(calls, 'tail', tailText, 'calls tail --failed')).action(tailCalls);
 }
 
 function addFilters(command: Command): Command {
-  addAdminOptions(command);
   for (const name of FILTER_NAMES) command.option(`--${name} <${name}>`, FILTERS[name], parseNonEmpty);
   return command.option('--failed', 'that did not go well');
 }

@@ -9,10 +9,11 @@
 import { once } from 'node:events';
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
 import { parseMomentMs } from '../core/clock.js';
+import { addAdminCommand } from './admin-command.js';
 import { type AdminClient, type RequestInput, withAdminClient } from './admin-client.js';
 import { eachPage, type ItemOf, unreadText } from './admin-lists.js';
 import { CALL_COLUMNS, type ColumnsOf, csvTextOf, USAGE_COLUMNS } from './export-columns.js';
-import { addAdminOptions, type AdminOptions, exampleText } from './options.js';
+import type { AdminOptions } from './options.js';
 import { CommandError, Misuse } from './output.js';
 
 const FORMATS = ['jsonl', 'csv', 'parquet'] as const;
@@ -23,29 +24,24 @@ interface ExportOptions extends AdminOptions {
 }
 
 export function addExportCommand(program: Command): void {
-  addAdminOptions(
-    program
-      .command('export')
-      .description('Write the calls or the usage of one day (UTC) to standard output.')
-      .addArgument(
-        new Argument('<what>', 'calls: those that call_log has kept; usage: the rows of the books').choices([
-          'calls',
-          'usage',
-        ]),
-      ),
+  addAdminCommand(
+    program,
+    'export',
+    'Write the calls or the usage of one day (UTC) to standard output.',
+    'export usage --day 2025-01-31 --format csv > usage.csv',
+    'export calls --day 2025-01-31 --format parquet > calls.parquet',
   )
+    .addArgument(
+      new Argument('<what>', 'calls: those that call_log has kept; usage: the rows of the books').choices([
+        'calls',
+        'usage',
+      ]),
+    )
     .requiredOption('--day <day>', 'such as 2025-01-31', dayOf)
     .addOption(
       new Option('--format <format>', 'lines of JSON, CSV, or an Apache Parquet file')
         .choices([...FORMATS])
         .default('jsonl'),
-    )
-    .addHelpText(
-      'after',
-      exampleText(
-        'export usage --day 2025-01-31 --format csv > usage.csv',
-        'export calls --day 2025-01-31 --format parquet > calls.parquet',
-      ),
     )
     .action(async (rowKind: 'calls' | 'usage', options: ExportOptions) => {
       const { day, format } = options;
