@@ -76,12 +76,9 @@ export function noticesOf(
 ): Notice[] {
   const notices: Notice[] = [];
   for (const use of scope.quotas) {
-    const { quota, used, limit, resetsMs } = use;
-    const { per } = QUOTA_KINDS[quota];
-    if ((per !== 'day' && per !== 'month') || resetsMs === undefined) continue;
-    const passedThresholds = thresholds.filter((threshold) => used * 100n >= limit * BigInt(threshold));
-    const percent = Math.max(0, ...passedThresholds);
-    if (percent === 0) continue;
+    const { quota, used, resetsMs } = use;
+    const percent = Math.max(0, ...passedBy(used, use, thresholds));
+    if (percent === 0 || resetsMs === undefined) continue;
     const period = new Date(resetsMs).toISOString();
     const mark = { scopeId: scope.id, quota, period, percent, endsMs: resetsMs };
     notices.push({ ...mark, scope, use, lowBalance: undefined });
@@ -113,13 +110,18 @@ export interface QuotaNoticesOptions {
   readonly log: Log;
 }
 
+/** Returns the thresholds that `amount` of a quota passes: none for a quota that is not of a day or month. */
+function passedBy(amount: bigint, { quota, limit }: QuotaUse, thresholds: readonly number[]): number[] {
+  const { per } = QUOTA_KINDS[quota];
+  if (per !== 'day' && per !== 'month') return [];
+  return thresholds.filter((percent) => amount * 100n >= limit * BigInt(percent));
+}
+
 /** Returns whether a quota would pass a further threshold if all that is granted (`leased`) were used. */
 function mayHavePassed(scope: ScopeUse, thresholds: readonly number[]): boolean {
-  return scope.quotas.some(({ quota, used, leased = 0n, limit }) => {
-    const { per } = QUOTA_KINDS[quota];
-    if (per !== 'day' && per !== 'month') return false;
-    const passes = (amount: bigint, percent: number): boolean => amount * 100n >= limit * BigInt(percent);
-    return thresholds.some((percent) => passes(used + leased, percent) && !passes(used, percent));
+  return scope.quotas.some((use) => {
+    const passed = (amount: bigint): number => passedBy(amount, use, thresholds).length;
+    return passed(use.used + (use.leased ?? 0n)) > passed(use.used);
   });
 }
 
