@@ -50,17 +50,20 @@ export function sharingStatusOf(snapshot: SharingSnapshot | undefined): SharingS
  */
 function addSharing(first: SharingStatus | null, second: SharingStatus | null): SharingStatus | null {
   if (first === null || second === null) return first ?? second;
-  const worse = rankOf(second) > rankOf(first) ? second : first;
+  const { state, reason } = worseOf(SHARING_STATES, first, second);
   return {
     with: first.with,
-    state: worse.state,
-    reason: worse.reason,
+    state,
+    reason,
     lost_seconds: Math.max(first.lost_seconds, second.lost_seconds),
     exchange_ms: addHistograms(first.exchange_ms, second.exchange_ms),
     exchange_failures: first.exchange_failures + second.exchange_failures,
     leased_subjects: first.leased_subjects + second.leased_subjects,
     waiting_requests: first.waiting_requests + second.waiting_requests,
-    registry: worseRegistry(first.registry, second.registry),
+    registry:
+      first.registry && second.registry
+        ? worseOf(REGISTRY_STATES, first.registry, second.registry)
+        : (first.registry ?? second.registry),
   };
 }
 
@@ -71,16 +74,13 @@ function endedSharing(status: SharingStatus | null): SharingStatus | null {
   return { ...status, ...bestState, leased_subjects: 0, waiting_requests: 0, registry: null };
 }
 
-function rankOf({ state }: SharingStatus): number {
-  return SHARING_STATES.indexOf(state);
-}
-
-function worseRegistry(
-  first: SharingStatus['registry'],
-  second: SharingStatus['registry'],
-): SharingStatus['registry'] {
-  if (first === null || second === null) return first ?? second;
-  return REGISTRY_STATES.indexOf(second.state) > REGISTRY_STATES.indexOf(first.state) ? second : first;
+/** Returns the one whose state comes later in `states`, which go from the best to the worst. */
+function worseOf<State, Status extends { readonly state: State }>(
+  states: readonly State[],
+  first: Status,
+  second: Status,
+): Status {
+  return states.indexOf(second.state) > states.indexOf(first.state) ? second : first;
 }
 
 /**
@@ -108,7 +108,10 @@ export function statusDocument(
     // While one process is ready, the group serves, because all share the port.
     ready: members.some(({ ready }) => ready),
     uptime_seconds: own.uptime_seconds,
-    limits: { ...own.limits, calls_in_flight: totalOf(members, ({ limits }) => limits.calls_in_flight) },
+    limits: {
+      ...own.limits,
+      calls_in_flight: members.reduce((sum, { limits }) => sum + limits.calls_in_flight, 0),
+    },
     // The sums over all models name every outcome. A single model names only those that occurred.
     models: sums.models.map((model) => ({ ...withMoney(model), outcomes: withoutZeros(model.outcomes) })),
     // An upstream that only an ended process had is not in the settings any more.
@@ -200,10 +203,6 @@ function withMoney<Calls extends CallsStatus>({ cost_pico_units: cost, ...calls 
 
 function withoutZeros(counts: Readonly<Record<string, number>>): Record<string, number> {
   return Object.fromEntries(Object.entries(counts).filter(([, count]) => count > 0));
-}
-
-function totalOf(members: readonly ProcessStatus[], countOf: (status: ProcessStatus) => number): number {
-  return members.reduce((sum, status) => sum + countOf(status), 0);
 }
 
 /** Adds counts by name. Either record may lack a name. */
