@@ -134,10 +134,7 @@ function quotasOf(limits: Omit<PlanSettings['models_limits'][number], 'model'>):
 
 /** Returns pico-units. The ledger alone counts limits of spending in nano-units. */
 function spendingOf(text: string | undefined): PicoUnits | undefined {
-  if (text === undefined) return undefined;
-  const amount = picoUnitsOf(text);
-  invariant(amount !== undefined, 'amounts were checked when the settings were read');
-  return amount;
+  return text === undefined ? undefined : checked(picoUnitsOf(text));
 }
 
 /** Returns, by the model's index, the quotas of the first of the plan's rules that matches the model. */
@@ -161,18 +158,12 @@ function tokenPricesOf(price: Omit<NonNullable<ModelSettings['price']['long']>[n
   };
 }
 
-function callPrice(text = '0'): PicoUnits {
-  const price = picoUnitsPerCall(text);
-  invariant(price !== undefined, 'prices of calls were checked when the settings were read');
-  return price;
-}
+const callPrice = (text = '0'): PicoUnits => checked(picoUnitsPerCall(text));
+const tokenPrice = (text: string): PicoUnits => checked(picoUnitsPerToken(text));
+const priceIfGiven = (text: string | undefined): PicoUnits | undefined =>
+  text === undefined ? undefined : tokenPrice(text);
 
-function priceIfGiven(text: string | undefined): PicoUnits | undefined {
-  return text === undefined ? undefined : tokenPrice(text);
-}
-
-function tokenPrice(text: string): PicoUnits {
-  const price = picoUnitsPerToken(text);
-  invariant(price !== undefined, 'prices of tokens were checked when the settings were read');
-  return price;
+function checked(amount: PicoUnits | undefined): PicoUnits {
+  invariant(amount !== undefined, 'prices and amounts were checked when the settings were read');
+  return amount;
 }

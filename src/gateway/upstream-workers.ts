@@ -42,12 +42,6 @@ const WORKER_PAUSES: RestartPauses = { firstMs: 100, longestMs: 5_000, healthyMs
 /** How long `close` waits for workers to abort their calls and close their sockets. */
 const WORKERS_CLOSE_WAIT_MS_MAX = 2_000;
 
-/** The counters of upstreams' limits: their memory, and the main thread's access to it. */
-interface UpstreamUse {
-  readonly buffers: UpstreamBuffers;
-  readonly counters: UpstreamCounters;
-}
-
 interface UpstreamWorkersOptions {
   /** The number of threads. */
   readonly workers: number;
@@ -56,8 +50,8 @@ interface UpstreamWorkersOptions {
   readonly routes: readonly ModelRoute[];
   readonly calls: CallTableBuffer;
   readonly metrics: Pick<GatewayMetrics, 'buffers' | 'firstWorkerThread'>;
-  /** Counts what is used of the upstreams' limits. */
-  readonly upstreams: UpstreamUse;
+  /** Counts what is used of the upstreams' limits: the memory, and the main thread's access to it. */
+  readonly upstreams: { readonly buffers: UpstreamBuffers; readonly counters: UpstreamCounters };
   /** The memory budget of non-streamed responses. */
   readonly responses: BudgetRecord;
   readonly leftCalls: LeftCallTable;
