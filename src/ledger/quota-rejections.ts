@@ -112,7 +112,26 @@ export class QuotaRejections {
     scopes: CallScopes,
     needs: CallNeeds,
   ): QuotaRejection {
-    return this.#neverFits(scopes, needs) ?? this.#usedUp(scope, quota, scopes, needs);
+    const neverFits = this.#neverFits(scopes, needs);
+    if (neverFits !== undefined) return neverFits;
+    const { account, plan } = scopes;
+    if (quota === 'balance') {
+      return this.ofAccount(account, 'balance', needs.hold, this.#options.balance.balance(account));
+    }
+    if (scope === ACCOUNT_SCOPE && quota === CALLS_IN_FLIGHT) {
+      return this.ofAccount(account, 'calls_in_flight', BigInt(plan.callsInFlightMax), 0n);
+    }
+    if (quota !== CALLS_PER_DAY) return this.#quotaRejection(scope, quota, scopes);
+    const { index, callsPerDay } = this.#chain.links[scope]!;
+    const isAccount = scope === ACCOUNT_SCOPE;
+    const { dayNumber } = isAccount
+      ? this.#options.day.read(account)
+      : this.#chain.limitedAt(scope).countsOf(index);
+    return {
+      ...this.ofAccount(account, 'calls_per_day', BigInt(isAccount ? plan.callsPerDay : callsPerDay), 0n),
+      ...this.#ownerOf(scope, scopes),
+      resetsMs: resetOfDay(dayNumber, this.#options.clock.wallMs()),
+    };
   }
 
   /**
@@ -171,33 +190,6 @@ export class QuotaRejections {
       }
     }
     return undefined;
-  }
-
-  /** The rejection by `quota`, or by the balance, of which less is left than the call needs. */
-  #usedUp(
-    scope: ScopePosition,
-    quota: OrderedQuota | 'balance',
-    scopes: CallScopes,
-    needs: CallNeeds,
-  ): QuotaRejection {
-    const { account, plan } = scopes;
-    if (quota === 'balance') {
-      return this.ofAccount(account, 'balance', needs.hold, this.#options.balance.balance(account));
-    }
-    if (scope === ACCOUNT_SCOPE && quota === CALLS_IN_FLIGHT) {
-      return this.ofAccount(account, 'calls_in_flight', BigInt(plan.callsInFlightMax), 0n);
-    }
-    if (quota !== CALLS_PER_DAY) return this.#quotaRejection(scope, quota, scopes);
-    const { index, callsPerDay } = this.#chain.links[scope]!;
-    const isAccount = scope === ACCOUNT_SCOPE;
-    const { dayNumber } = isAccount
-      ? this.#options.day.read(account)
-      : this.#chain.limitedAt(scope).countsOf(index);
-    return {
-      ...this.ofAccount(account, 'calls_per_day', BigInt(isAccount ? plan.callsPerDay : callsPerDay), 0n),
-      ...this.#ownerOf(scope, scopes),
-      resetsMs: resetOfDay(dayNumber, this.#options.clock.wallMs()),
-    };
   }
 
   /** The rejection by an extended quota. The index 0 for `ofAccount` is replaced by that of `#ownerOf`. */
