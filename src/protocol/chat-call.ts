@@ -1,8 +1,7 @@
 /**
  * A parsed request of a call (ChatCall), what a scanner finds in its body (BodyScan), and the changes to the
  * body on its way upstream. request-bytes.ts makes the ChatCall; the phases of request/ and the upstream
- * workers use it. A ChatCall is a plain record, because counter threads send it to listeners. Pure; any
- * thread.
+ * workers use it. A ChatCall is a plain record, which threads send to each other. Pure; any thread.
  *
  * Must hold: the body is spliced and never encoded again, so that all other members reach the upstream byte
  * for byte as the client sent them (test/unit/protocol/request-bytes.test.ts). Each splice moves the spans

@@ -9,8 +9,7 @@
  * Must hold: a member is in IGNORED only if no upstream bases its response on it; otherwise a caller gets the
  * response to another request (test/unit/protocol/request-digest.test.ts). request-bytes.ts has read the body
  * before, so the body is valid JSON without two members of one name: this file checks only that each string
- * ends, for its loop would not. A digest is synchronous, because all requests of a thread share the scratch
- * buffers.
+ * ends, for its loop would not. A digest is synchronous, because all share the scratch buffers.
  *
  * Costs about 2 µs for a body of some hundred bytes, 3 ms a megabyte at most.
  */

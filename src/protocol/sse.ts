@@ -10,8 +10,7 @@
  *
  * Must hold: unless push() gives up, what push() and end() return, joined, are the bytes that went in,
  * however they were cut. Two things differ: a byte-order mark at the start is left out, and end() closes an
- * event that the upstream left open (test/unit/protocol/sse.test.ts). An event includes its blank line, so it
- * can be relayed or dropped.
+ * event that the upstream left open (test/unit/protocol/sse.test.ts). An event includes its blank line.
  *
  * Lines end in LF, CRLF or CR (https://html.spec.whatwg.org/multipage/server-sent-events.html). One case
  * cannot be decided at the end of a chunk: after a LF a CR may be a blank line, or the first half of a CRLF.

@@ -1,11 +1,9 @@
 /**
  * Byte-pair encoding (BPE) of one piece of a text, such as a word: how many tokens it makes, and the text
- * that tokens stand for. tokenizer.ts cuts texts into pieces, and has a BytePairs for each of its tables.
- * Counter thread.
+ * that tokens stand for. tokenizer.ts cuts texts, and has a BytePairs for each of its tables. Counter thread.
  *
  * Must hold: counts equal those of tiktoken (test/unit/upstream/token-count.test.ts,
- * test/unit/upstream/tiktoken.test.ts). A piece costs at most about 0.3 µs a byte, and nothing is kept
- * between pieces.
+ * test/unit/upstream/tiktoken.test.ts). A piece costs at most about 0.3 µs a byte; nothing is kept of it.
  */
 import { StringDecoder } from 'node:string_decoder';
 import { invariant } from '../core/errors.js';

@@ -1,8 +1,7 @@
 /**
  * The work of a counter thread in one time slice: it parses or translates a large body, or counts the tokens
  * of a call until the slice is over. A body takes one time slice, because its length bounds the cost.
- * gateway/counter-pool.ts calls counter.worker.cts through Piscina, which calls `runCounterTask`. Counter
- * thread.
+ * gateway/counter-pool.ts calls it through Piscina and counter.worker.cts. Counter thread.
  *
  * Must hold (test/unit/gateway/counter-pool.test.ts): a count gives its thread up after COUNTER_SLICE_MS, or
  * other jobs wait for it. gateway/counter-pool.ts then sends what is left (`count_on`) in a later slice.

@@ -1,7 +1,6 @@
 /**
  * The credentials of a worker's upstreams, which the main thread renews. upstream-task.ts makes a table for
- * its worker; ProviderClient reads the table. gateway/upstream-probe.ts makes one in the main thread.
- * Upstream worker.
+ * its worker, gateway/upstream-probe.ts in the main thread; ProviderClient reads it. Upstream worker.
  *
  * Must hold: no listener, no log and no caller gets a token, not even in a provider's message. Each
  * generation (credential-spec.ts) that a provider rejects is reported once. A rejection of a call that began

@@ -1,7 +1,6 @@
 /**
  * The request of an attempt whose large body a counter thread translates before it is sent
- * (large-translation.ts). The attempt sees an HttpCall of which nothing was sent yet. attempt.ts calls
- * `startLargeCall`. Upstream worker.
+ * (large-translation.ts). Until then attempt.ts has an HttpCall of which nothing was sent. Upstream worker.
  *
  * Must hold: the body is copied, because a further attempt may need it. After `abort` nothing is sent, and
  * the handler is not called (test/unit/upstream/large-call.test.ts).

@@ -2,8 +2,7 @@
  * Finds the texts of a chat-completion request, whose tokens are counted, in the request's bytes.
  * token-count.ts calls `promptOf`. Pure; counter thread, or upstream worker for an estimate.
  *
- * The reader builds no tree of the request: for 6 MB of objects with unique names JSON.parse took 0.8 s and
- * 110 MB more.
+ * It builds no tree of the request: for 6 MB of objects with unique names JSON.parse took 0.8 s and 110 MB.
  *
  * Must hold: the reader finds the texts that a walk over the parsed tree would find. Input is untrusted:
  * values without the expected form are skipped (test/unit/upstream/prompt-text.test.ts).

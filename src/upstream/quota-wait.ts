@@ -1,7 +1,6 @@
 /**
  * The time that one call spends in the queue (quota-queue.ts), with its metrics, and the errors of a call
- * that its upstreams' limits keep out. chat-session.ts makes a QuotaWait when a call first waits. Upstream
- * worker.
+ * that limits of upstreams keep out. chat-session.ts makes one when a call first waits. Upstream worker.
  *
  * Must hold: a call may wait several times, if upstreams fail in between. `queueMs` bounds the sum of its
  * waits. Beyond `queueMs` a wait goes on only while the coordinator is asked, for up to ASK_MS from its begin

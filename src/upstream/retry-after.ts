@@ -1,7 +1,6 @@
 /**
  * How long an upstream asks to wait. error-mapping.ts reads the header `Retry-After` and the waits that
- * providers report elsewhere; chat-session.ts keeps the shortest of a call's upstreams. Pure; upstream
- * worker.
+ * providers report elsewhere; chat-session.ts keeps the shortest of a call. Pure; upstream worker.
  *
  * Must hold: a wait is a whole number of seconds within 1..RETRY_AFTER_SECONDS_MAX, whatever was sent:
  * callers get it, and an upstream is parked for it.

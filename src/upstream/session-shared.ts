@@ -1,7 +1,6 @@
 /**
- * Declares what all sessions of an upstream worker share. upstream-task.ts makes the SessionShared for
- * chat-session.ts, whose ChatSession calls `clientOf` for each attempt, and whose createStartSession calls
- * `guarded`. Upstream worker.
+ * Declares what all sessions of an upstream worker share. upstream-task.ts makes it for chat-session.ts,
+ * which calls `clientOf` for each attempt, and `guarded` once. Upstream worker.
  *
  * Must hold: a start of a session that throws fails its call once and leaves no session. `guarded` gives
  * nothing back, so the constructor of a session takes nothing; ChatSession.start catches what comes after it.
