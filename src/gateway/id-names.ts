@@ -4,15 +4,13 @@
  * gateway process.
  *
  * Must hold: each slot is looked up again every hour, because another key may get the slot of a deleted key
- * after a day. So gateway-logs.ts calls `forgetOld` at each drain of the call rings
- * (test/unit/gateway/gateway-logs.test.ts).
+ * after a day (also test/unit/gateway/gateway-logs.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import type { AccountIndex, KeyIndex } from '../core/units.js';
 
 /** How many ids of each kind are cached. Beyond that the cache is emptied, and ids are read again. */
 const IDS_MAX = 100_000;
-/** The cache is emptied after this time, because a deleted key's slot may be another key's after a day. */
 const IDS_KEPT_MS = 3_600_000;
 
 interface IdSource {

@@ -136,21 +136,18 @@ export class MetricsReader {
   model(modelSlot: number): ModelSnapshot {
     const block = layout.firstWordOfModel(modelSlot);
     const listeners = this.#listeners;
+    const sumOf = (word: number): number => sum(listeners, block + word);
     return {
       calls: callsByOutcome(listeners, modelSlot),
-      cachedTokens: sum(listeners, block + layout.MODEL_CACHED_TOKENS),
-      cacheWriteTokens: sum(listeners, block + layout.MODEL_CACHE_WRITE_TOKENS),
-      reasoningTokens: sum(listeners, block + layout.MODEL_REASONING_TOKENS),
-      fallenBack: sum(listeners, block + layout.MODEL_FALLEN_BACK),
-      stoodIn: sum(listeners, block + layout.MODEL_STOOD_IN),
-      cacheHits: sum(listeners, block + layout.MODEL_CACHE_HITS),
-      cacheMisses: sum(listeners, block + layout.MODEL_CACHE_MISSES),
-      costPicoUnits: money(listeners, block + layout.MODEL_COST, block + layout.MODEL_COST_REST),
-      uncoveredPicoUnits: money(
-        listeners,
-        block + layout.MODEL_UNCOVERED,
-        block + layout.MODEL_UNCOVERED_REST,
-      ),
+      cachedTokens: sumOf(layout.MODEL_CACHED_TOKENS),
+      cacheWriteTokens: sumOf(layout.MODEL_CACHE_WRITE_TOKENS),
+      reasoningTokens: sumOf(layout.MODEL_REASONING_TOKENS),
+      fallenBack: sumOf(layout.MODEL_FALLEN_BACK),
+      stoodIn: sumOf(layout.MODEL_STOOD_IN),
+      cacheHits: sumOf(layout.MODEL_CACHE_HITS),
+      cacheMisses: sumOf(layout.MODEL_CACHE_MISSES),
+      costPicoUnits: money(sumOf(layout.MODEL_COST), sumOf(layout.MODEL_COST_REST)),
+      uncoveredPicoUnits: money(sumOf(layout.MODEL_UNCOVERED), sumOf(layout.MODEL_UNCOVERED_REST)),
       inputTokens: histogram(listeners, block + layout.MODEL_INPUT, layout.TOKENS_BOUNDS),
       outputTokens: histogram(listeners, block + layout.MODEL_OUTPUT, layout.TOKENS_BOUNDS),
       durationMs: histogram(listeners, block + layout.MODEL_DURATION, layout.DURATION_BOUNDS_MS),
@@ -242,12 +239,9 @@ function callsByOutcome(listeners: readonly Float64Array[], modelSlot: number): 
   return calls;
 }
 
-/**
- * Returns the sum of an amount of money in pico-units, which is counted in two words (MODEL_COST in
- * metrics-layout.ts). Both words are whole numbers: `BigInt` would throw for others.
- */
-function money(stripes: readonly Float64Array[], costWord: number, restWord: number): bigint {
-  return BigInt(sum(stripes, costWord)) * layout.COST_PART + BigInt(sum(stripes, restWord));
+/** Returns pico-units, which are counted in two words (MODEL_COST in metrics-layout.ts) of whole numbers. */
+function money(parts: number, rest: number): bigint {
+  return BigInt(parts) * layout.COST_PART + BigInt(rest);
 }
 
 /** Returns one sum for each name: words follow each other in the order of `names`, from `firstWord` on. */

@@ -39,10 +39,6 @@ export interface NamedUpstream extends UpstreamSetting {
 export const upstreamKeyOf = ({ model, name }: Pick<UpstreamSetting, 'model' | 'name'>): string =>
   `${model} ${name}`;
 
-/**
- * Gives every upstream of every model a slot for its counters and a name for their labels. An upstream keeps
- * both for the life of the process, also when settings are reloaded.
- */
 export class UpstreamNames {
   /** By `upstreamKeyOf`. No slot is ever removed; UPSTREAM_SLOTS_MAX bounds them. */
   readonly #slots = new Map<string, number>();
@@ -77,8 +73,7 @@ export class UpstreamNames {
   }
 
   /**
-   * Upstreams of all settings since the start. Of those that share the last slot it has the one that was
-   * assigned last, under whose name the metrics show the counts of all.
+   * Upstreams of all settings since the start, by slot. The counts of a shared slot have the one name here.
    */
   get known(): readonly NamedUpstream[] {
     return this.#knownUpstreams;
