@@ -26,7 +26,6 @@ import type { OperatorChange } from '../registry/operator-change.js';
 import type { Registry, RegistryService } from '../registry/registry.js';
 import type { HostDirectory } from '../sharing/host-directory.js';
 import { clearLeaseFiles } from '../sharing/lease-file.js';
-import type { OpenHosts } from '../sharing/open-hosts.js';
 import type { CallsUse } from '../sharing/sharing-stats.js';
 import type { LedgerFlush, LedgerFlushOptions } from '../store/flush.js';
 import { Store } from '../store/store.js';
@@ -34,6 +33,7 @@ import type { Log } from '../telemetry/log.js';
 import type { SharingSnapshot } from '../telemetry/metrics-source.js';
 import { TopAccounts } from '../telemetry/top-accounts.js';
 import { usageLogOf, type UsageLog } from './call-lines.js';
+import type { GatewayOptions } from './gateway-options.js';
 import type { FlushRequests } from './group-requests.js';
 import { IdempotencyService, type IdempotencyServiceOptions } from './idempotency-service.js';
 import { IdNames } from './id-names.js';
@@ -42,23 +42,17 @@ import { ChangedScopes } from './changed-scopes.js';
 import type { LiveSettings } from './reload.js';
 
 /** The options of `openAccounting` (accounting.ts). */
-export interface AccountingOptions {
-  /** The settings of the start. */
-  readonly settings: Settings;
-  /** From `openStore`. */
-  readonly store: Store;
+export interface AccountingOptions extends Pick<
+  GatewayOptions,
+  'settings' | 'store' | 'group' | 'openHosts' | 'log'
+> {
   readonly live: LiveSettings;
   /** Counts what is used of the upstreams' limits. */
   readonly upstreams: UpstreamBuffers;
-  /** The process group and this gateway's slot. Absent if no other process uses this data directory. */
-  readonly group?: GroupPosition | undefined;
-  /** Present if the settings have `sharing`. */
-  readonly openHosts?: OpenHosts | undefined;
   /** Returns what the request ids of a listener begin with, for the usage log. */
   readonly requestPrefixOf: (listenerIndex: number) => string;
   /** Asks all gateways, through the supervisor. */
   readonly readAll: (kind: SnapshotKind, accounts?: readonly string[]) => Promise<GroupSnapshot>;
-  readonly log: Log;
 }
 
 /** The shared buffers that listeners work with. */

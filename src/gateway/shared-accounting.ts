@@ -17,7 +17,7 @@ import type { AskReply } from '../core/ask-port.js';
 import { Calendar } from '../core/calendar.js';
 import { CoordinatorClock } from '../ledger/coordinator-clock.js';
 import { Leases, type SpentAccounting } from '../ledger/leases.js';
-import { type UpstreamBuffers, UpstreamLeases } from '../ledger/upstream-counters.js';
+import { UpstreamLeases } from '../ledger/upstream-counters.js';
 import { SharedUses } from '../registry/shared-uses.js';
 import { ChangeApplier } from '../registry/change-applier.js';
 import { findScope } from '../registry/record-store.js';
@@ -30,7 +30,7 @@ import { openLeaseFile, type LeaseFile } from '../sharing/lease-file.js';
 import { SharedLocks } from '../sharing/shared-locks.js';
 import { SYSTEM_TIMERS } from '../sharing/lease-timers.js';
 import type { HostDirectory } from '../sharing/host-directory.js';
-import type { Hosts, OpenHosts } from '../sharing/open-hosts.js';
+import type { Hosts } from '../sharing/open-hosts.js';
 import { openCoordinators, type Coordinators } from '../sharing/lmdb-coordinator.js';
 import { SharedRegistry, commitHere } from '../sharing/shared-registry.js';
 import { type CallsUse, sharingSnapshot } from '../sharing/sharing-stats.js';
@@ -95,6 +95,7 @@ export function openShared(options: AccountingOptions, group: GroupPosition): Ac
     upstreams: options.upstreams,
     openHosts: options.openHosts,
     leaseFile,
+    leases,
     appliedTo,
     totals,
     flush,
@@ -106,13 +107,11 @@ export function openShared(options: AccountingOptions, group: GroupPosition): Ac
   return { base, registry, service: sharing.service, locks, flush, flushRequests, sharing };
 }
 
-interface SharedAccountingOptions extends AccountingBase {
+interface SharedAccountingOptions extends AccountingBase, Pick<AccountingOptions, 'upstreams' | 'openHosts'> {
   /** The number of this process in its process group, from 0. */
   readonly slot: number;
-  readonly upstreams: UpstreamBuffers;
-  /** Present if limits, accounts and keys are also shared with other hosts. */
-  readonly openHosts: OpenHosts | undefined;
   readonly leaseFile: LeaseFile;
+  readonly leases: Leases;
   /** The number of the newest change before the buffers were filled from the store (ChangeFeed.newest). */
   readonly appliedTo: number;
   readonly totals: SharedSpentTotals;
@@ -276,8 +275,8 @@ function managerOf(
   coordinator: Coordinators['calls'],
   uncoveredCharges: UncoveredCharges,
 ): LeaseManager {
-  const { buffers, ledger, live, idNames, store, totals, upstreams, hostClock: clock, log } = options;
-  const leases = new Leases(buffers.ledger, clock);
+  const { buffers, ledger, leases, live, idNames, store, totals, upstreams, log } = options;
+  const clock = options.hostClock;
   // The buffers have a calendar, because they were created as shared.
   const coordinatorClock = new CoordinatorClock(clock, buffers.ledger.coordinatorAheadMs!);
   const accounting: SpentAccounting = {
