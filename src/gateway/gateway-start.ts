@@ -35,7 +35,7 @@ import { findPort } from './find-port.js';
 import { GatewayLogs } from './gateway-logs.js';
 import { GatewayMetrics } from './gateway-metrics.js';
 import type { GatewayOptions, GatewayState } from './gateway-options.js';
-import { Listeners, RequestIds } from './listeners.js';
+import { Listeners } from './listeners.js';
 import { type GatewayReady, NO_SNAPSHOTS } from './messages.js';
 import { Notifications } from './notifications.js';
 import { LiveSettings } from './reload.js';
@@ -80,7 +80,8 @@ export function createParts(
 ): GatewayParts {
   const { settings, store, group, openHosts, inForce, supervisor, logSwitch, log, onFatal } = options;
   const state: GatewayState = { ready: false, port: 0, inForce, traces: undefined };
-  const requestIds = new RequestIds();
+  const requestPrefixes = new Map<number, string>();
+  const requestPrefixOf = (listener: number): string => requestPrefixes.get(listener) ?? '';
   const buffers = createBuffers(options);
   const upstreams = {
     buffers: buffers.upstreams,
@@ -96,7 +97,7 @@ export function createParts(
     upstreams: buffers.upstreams,
     group,
     openHosts,
-    requestPrefixOf: requestIds.prefixOf,
+    requestPrefixOf,
     readAll: async (kind, accounts) => (await supervisor.readAll(kind, accounts)) ?? NO_SNAPSHOTS,
     log,
   });
@@ -119,7 +120,7 @@ export function createParts(
       modelIdOf: live.modelIdOf,
       groupNameOf: (index) => accounting.base.groupNames.nameOf(index),
       upstreamNameOf: (slot) => metrics.upstreams.known[slot]?.name,
-      requestPrefixOf: requestIds.prefixOf,
+      requestPrefixOf,
     },
     secrets: secretsReaderOf(live, credentials, () => admin.token),
     upstreamErrors: metrics.upstreamErrors,
@@ -152,7 +153,7 @@ export function createParts(
     callRings,
     contentsBudgets,
     logs,
-    requestIds,
+    requestPrefixes,
     metrics,
     state,
     log,
@@ -283,7 +284,7 @@ export async function startGateway(
   const adminPort =
     leads && !admin.isFollowing ? await waitFor(admin.open({ checksPort: !joins })) : settings.admin.port;
   if (leads && !admin.isFollowing) notifications.lead();
-  flushEach(settings.flush_interval_ms, accounting, notifications);
+  accounting.flushEvery(settings.flush_interval_ms, () => notifications.checkAndSend());
   const cause = { actor: START, action: 'accounts.create' } as const;
   // The demo account comes last, when no step can fail any more: only the start that makes its key shows it.
   const demo = options.demo
@@ -335,9 +336,4 @@ function openTraces({ log }: GatewayOptions, { state, metrics, accounting, logs 
   });
   const callOutbox = state.traces?.newCallOutbox();
   if (callOutbox !== undefined) logs.exportTo(callOutbox);
-}
-
-/** Flushes, and checks for notices, every `intervalMs` from now on. gateway.ts calls it after a reload. */
-export function flushEach(intervalMs: number, accounting: Accounting, notifications: Notifications): void {
-  accounting.flushEvery(intervalMs, () => notifications.checkAndSend());
 }

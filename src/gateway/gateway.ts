@@ -17,7 +17,7 @@ import { noteOfReload } from '../admin/routes.js';
 import { SIGNAL, WATCH } from '../registry/operator-change.js';
 import { credentialsOf } from '../providers/credentials/credential-spec.js';
 import type { GatewayOptions } from './gateway-options.js';
-import { createParts, flushEach, type GatewayParts, startGateway } from './gateway-start.js';
+import { createParts, type GatewayParts, startGateway } from './gateway-start.js';
 import type { Broadcast, GatewayReady, RecordReload, Snapshot, SnapshotKind } from './messages.js';
 import { GATEWAY_STOPS, type ReloadContext } from './reload.js';
 
@@ -159,7 +159,8 @@ export class Gateway {
     if (isClosing()) return [GATEWAY_STOPS];
     credentials.retain(credentialsOf(live.routes));
     accounting.cache.applySettings(live.catalog, live.settings.cache.bytes);
-    if (state.ready) flushEach(live.settings.flush_interval_ms, accounting, notifications);
+    if (state.ready)
+      accounting.flushEvery(live.settings.flush_interval_ms, () => notifications.checkAndSend());
     if (problems.length === 0) logs.applySettings(live.settings);
     return problems;
   }

@@ -61,27 +61,17 @@ interface ListenersOptions {
   /** The memory budget for contents of each listener's calls, by index. */
   readonly contentsBudgets: readonly ContentsBudgetBuffer[];
   readonly logs: GatewayLogs;
-  readonly requestIds: RequestIds;
+  /**
+   * What the request ids of each listener begin with, by its index. Each start of the thread sets a new
+   * prefix.
+   */
+  readonly requestPrefixes: Map<number, string>;
   readonly metrics: GatewayMetrics;
   /** Has the traces, if spans are exported; each new listener sends its spans there. */
   readonly state: Pick<GatewayStateView, 'traces'>;
   readonly log: Log;
   /** Called if listeners die again and again, or cannot be replaced: the process must end. */
   readonly onFatal: (reason: string) => void;
-}
-
-/** The prefix of the request ids of each listener. Each start of the thread gets a new prefix. */
-export class RequestIds {
-  readonly #prefixes = new Map<number, string>();
-
-  /** Returns a new prefix, for a start of the listener. */
-  newPrefix(listenerIndex: number): string {
-    const prefix = createRequestPrefix();
-    this.#prefixes.set(listenerIndex, prefix);
-    return prefix;
-  }
-
-  readonly prefixOf = (listenerIndex: number): string => this.#prefixes.get(listenerIndex) ?? '';
 }
 
 interface Listener {
@@ -281,31 +271,29 @@ export class Listeners implements WorkerClients {
     readonly init: ListenerInit;
     readonly ports: readonly MessagePort[];
   } {
-    const { accounting, counter, requestIds, state } = this.#options;
-    const parser = new MessageChannel();
-    counter.serve(parser.port1);
-    const locks = new MessageChannel();
-    accounting.locks.attach(fixedInit.index, locks.port1);
-    const cache = new MessageChannel();
-    accounting.cache.attach(fixedInit.index, cache.port1);
+    const { accounting, counter, requestPrefixes, state } = this.#options;
+    const { index } = fixedInit;
     const { serveLeases } = accounting.sharing;
-    // Undefined if limits are not shared.
-    const leases = serveLeases && new MessageChannel();
-    if (leases !== undefined) serveLeases?.(leases.port1);
+    const ports = {
+      parserPort: servedPort((port) => counter.serve(port)),
+      lockPort: servedPort((port) => accounting.locks.attach(index, port)),
+      cachePort: servedPort((port) => accounting.cache.attach(index, port)),
+      // Undefined if limits are not shared.
+      leasePort: serveLeases && servedPort(serveLeases),
+    };
     const tracing = state.traces?.newListenerTracing();
+    const requestPrefix = createRequestPrefix();
+    requestPrefixes.set(index, requestPrefix);
     const init: ListenerInit = {
       ...fixedInit,
+      ...ports,
       settings: this.#settings,
       port: this.#port,
-      parserPort: parser.port2,
-      lockPort: locks.port2,
-      cachePort: cache.port2,
-      leasePort: leases?.port2,
-      requestPrefix: requestIds.newPrefix(fixedInit.index),
+      requestPrefix,
       tracing,
     };
-    const ports = [parser.port2, locks.port2, cache.port2, leases?.port2, tracing?.outlet.port];
-    return { init, ports: ports.filter((port) => port !== undefined) };
+    const allPorts = [...Object.values(ports), tracing?.outlet.port];
+    return { init, ports: allPorts.filter((each) => each !== undefined) };
   }
 
   #onMessage(index: number, listener: Listener, message: MessageOfListener): void {
@@ -385,4 +373,11 @@ export class Listeners implements WorkerClients {
     if (this.#isDraining && [...this.#listeners.values()].every(({ isDrained }) => isDrained))
       this.#onDrained();
   }
+}
+
+/** Makes a channel, hands one port to its service on this thread, and returns the other. */
+function servedPort(serve: (port: MessagePort) => void): MessagePort {
+  const { port1, port2 } = new MessageChannel();
+  serve(port1);
+  return port2;
 }
