@@ -8,7 +8,7 @@
  * new member does not compile before it is decided how processes add it up.
  */
 import { decimalOf } from '../core/money.js';
-import type { BreakerState } from '../telemetry/metrics-layout.js';
+import { BREAKER_STATES } from '../telemetry/metrics-layout.js';
 import { newestErrors } from '../telemetry/upstream-errors.js';
 import { EXCHANGE_BOUNDS_MS, type SharingSnapshot } from '../telemetry/metrics-source.js';
 import {
@@ -22,7 +22,7 @@ import {
   type UpstreamStatus,
 } from '../telemetry/status-document.js';
 import { upstreamKeyOf } from '../telemetry/upstream-names.js';
-import type { CallsStatus, ModelStatus, ProcessStatus } from './messages.js';
+import type { CallsStatus, ProcessStatus } from './messages.js';
 
 const MS_PER_SECOND = 1_000;
 
@@ -182,7 +182,12 @@ export function addStatus(first: ProcessStatus, second: ProcessStatus): ProcessS
     calls_in_flight: add(({ calls_in_flight: calls }) => calls),
     refusals: addCounts(first.refusals, second.refusals),
     overhead_ms: addHistograms(first.overhead_ms, second.overhead_ms),
-    models: addByKey(first.models, second.models, ({ id }) => id, addModel),
+    models: addByKey(
+      first.models,
+      second.models,
+      ({ id }) => id,
+      (one, other) => ({ id: one.id, ...addCalls(one, other) }),
+    ),
     upstreams: addByKey(first.upstreams, second.upstreams, upstreamKeyOf, addUpstream),
     credentials: addByKey(first.credentials, second.credentials, ({ name }) => name, addCredential),
     // `statusDocument` shows the threads of all running processes.
@@ -233,9 +238,6 @@ function addHistograms({ bounds, counts }: HistogramView, second: HistogramView)
   return { bounds, counts: sums };
 }
 
-/** The states of breakers, from the best to the worst. */
-const SEVERITY: readonly BreakerState[] = ['closed', 'half_open', 'open'];
-
 /** Returns one entry for each key, in the order in which the keys first occur. */
 function addByKey<Entry>(
   first: readonly Entry[],
@@ -249,10 +251,6 @@ function addByKey<Entry>(
     sums.set(keyOf(entry), sumSoFar === undefined ? entry : add(sumSoFar, entry));
   }
   return [...sums.values()];
-}
-
-function addModel(first: ModelStatus, second: ModelStatus): ModelStatus {
-  return { id: first.id, ...addCalls(first, second) };
 }
 
 function addCalls(first: CallsStatus, second: CallsStatus): CallsStatus {
@@ -271,20 +269,19 @@ function addUpstream(first: UpstreamStatus, second: UpstreamStatus): UpstreamSta
   return {
     ...{ model, name, priority, weight },
     calls_in_flight: first.calls_in_flight + second.calls_in_flight,
-    breaker: SEVERITY[Math.max(SEVERITY.indexOf(first.breaker), SEVERITY.indexOf(second.breaker))]!,
+    breaker: worseOf(BREAKER_STATES, { state: first.breaker }, { state: second.breaker }).state,
     attempts: first.attempts + second.attempts,
     failures: first.failures + second.failures,
     last_failure: laterOf(first.last_failure, second.last_failure),
     last_errors: newestErrors(first.last_errors, second.last_errors),
-    quotas: addByKey(first.quotas, second.quotas, ({ quota }) => quota, addQuota),
+    quotas: addByKey(
+      first.quotas,
+      second.quotas,
+      ({ quota }) => quota,
+      (one, other) => ({ ...one, used: one.used + other.used }),
+    ),
     waiting_calls: first.waiting_calls + second.waiting_calls,
   };
-}
-
-type QuotaStatus = UpstreamStatus['quotas'][number];
-
-function addQuota(first: QuotaStatus, second: QuotaStatus): QuotaStatus {
-  return { ...first, used: first.used + second.used };
 }
 
 function addCredential(first: CredentialStatus, second: CredentialStatus): CredentialStatus {

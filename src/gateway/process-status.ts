@@ -11,6 +11,7 @@ import { packageVersion } from '../core/version.js';
 import type { FlushState } from '../store/flush.js';
 import { emptyHistogram, type HistogramSnapshot } from '../telemetry/histogram.js';
 import {
+  BREAKER_STATES,
   DURATION_BOUNDS_MS,
   FIRST_TOKEN_BOUNDS_MS,
   NO_MODEL,
@@ -18,7 +19,6 @@ import {
   OUTCOMES,
   OVERHEAD_BOUNDS_MS,
   modelSlotOf,
-  type BreakerState,
   type Outcome,
 } from '../telemetry/metrics-layout.js';
 import type { ModelSnapshot } from '../telemetry/metrics-reader.js';
@@ -121,7 +121,8 @@ function upstreamStatusOf(
     priority,
     weight,
     calls_in_flight: callsInFlight,
-    breaker: worstOf(breakers),
+    // Each worker has its own breaker for the upstream: the worst is shown.
+    breaker: BREAKER_STATES.findLast((state) => breakers.get(state)! > 0) ?? 'closed',
     attempts,
     failures: [...failures.values()].reduce((sum, count) => sum + count, 0),
     last_failure:
@@ -130,12 +131,6 @@ function upstreamStatusOf(
     quotas: scope === undefined ? [] : upstreamUse(scope),
     waiting_calls: waits.now,
   };
-}
-
-/** Returns the worst state, because each worker has its own breaker for the upstream: open is the worst. */
-function worstOf(breakers: ReadonlyMap<BreakerState, number>): BreakerState {
-  if (breakers.get('open')! > 0) return 'open';
-  return breakers.get('half_open')! > 0 ? 'half_open' : 'closed';
 }
 
 /** Adds up histograms bucket by bucket: all must have been made with the same bounds. */

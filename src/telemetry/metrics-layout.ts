@@ -113,7 +113,7 @@ export const ENDS_WITHOUT_CLIENT = [
 ] as const;
 export type EndWithoutClient = (typeof ENDS_WITHOUT_CLIENT)[number];
 
-/** `closed` stays first, because a word that was never written is 0. */
+/** From the best to the worst. `closed` stays first also because a word that was never written is 0. */
 export const BREAKER_STATES = ['closed', 'half_open', 'open'] as const;
 export type BreakerState = (typeof BREAKER_STATES)[number];
 
