@@ -32,7 +32,6 @@ import { Store } from '../store/store.js';
 import type { Log } from '../telemetry/log.js';
 import type { SharingSnapshot } from '../telemetry/metrics-source.js';
 import { TopAccounts } from '../telemetry/top-accounts.js';
-import { usageLogOf, type UsageLog } from './call-lines.js';
 import type { GatewayOptions } from './gateway-options.js';
 import type { FlushRequests } from './group-requests.js';
 import { IdempotencyService, type IdempotencyServiceOptions } from './idempotency-service.js';
@@ -40,6 +39,7 @@ import { IdNames } from './id-names.js';
 import type { GroupPosition, GroupSnapshot, SnapshotKind } from './messages.js';
 import { ChangedScopes } from './changed-scopes.js';
 import type { LiveSettings } from './reload.js';
+import { usageLogOf, type UsageLog } from './usage-log.js';
 
 /** The options of `openAccounting` (accounting.ts). */
 export interface AccountingOptions extends Pick<

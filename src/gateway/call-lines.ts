@@ -1,69 +1,39 @@
 /**
- * Makes lines of the access log and of the usage log, and the CallRecord of an ended call, with names in
- * place of slots; and appends the lines of the usage log. gateway-logs.ts calls the functions,
- * accounting-base.ts makes the UsageLog, store/flush.ts fills it. Main thread of a gateway process.
+ * Makes the CallRecord of an ended call, with names in place of slots, and its line of the access log.
+ * gateway-logs.ts calls both, on the main thread of a gateway process. usage-log.ts has the usage log.
  *
  * The access log has a line for every call that ended, also for rejected ones: the members that
  * telemetry/call-record.ts describes, from `request_id` to `queued_ms`, after
  *
  *     {"level":"info","time":"2025-01-31T12:00:00.000Z","thread":"listener-0","pid":7,
  *
- * and before `"message":"call"}`.
- *
- * The usage log has a line for every record of the journal:
- *
- *     {"time":"2025-01-31T12:00:00.000Z","request_id":"req_3fQx0aZcW8Lk-1c","account":"acct_…",
- *      "key":"key_…","model":"gpt-4o-mini","answered_model":"gpt-4o-mini","outcome":"served",
- *      "prompt_tokens":9,"cached_tokens":0,"cache_write_tokens":0,"cache_write_1h_tokens":0,
- *      "completion_tokens":12,"reasoning_tokens":0,"source":"reported","cost":"0.00000855",
- *      "uncovered":"0.00","duration_ms":640}
- *
- * In both logs `time` is when the call ended. In the usage log `outcome` is `served`, an error code,
- * `reversed` (the line takes back the charge of an earlier line of the request) or `collected` (the line
- * charges what an earlier line left uncovered). `source` is null if `outcome` is an error code.
+ * and before `"message":"call"}`. `time` is when the call ended.
  *
  * Must hold: a line is JSON whatever names and numbers it has, and shows the values with which the call was
  * settled. No record has a caller's key or an operator's token, because logs, exports and the console show
- * records. People parse these lines, so a member keeps its name. Lines of the usage log wait for the end of
- * the flush that counts their records, unless there are more than USAGE_LINES_WAITING_MAX. Further test:
+ * records. People parse these lines, so a member keeps its name. Further test:
  * test/unit/gateway/gateway-logs.test.ts.
  */
 import { SecretMask } from '../call-log/secret-mask.js';
-import type { Settings } from '../config/schema.js';
 import { DOOR_NAMES, DOOR_PATHS, statusByDoor } from '../core/door-names.js';
-import { decimalOf, PICO_PER_NANO } from '../core/money.js';
+import { PICO_PER_NANO } from '../core/money.js';
 import { nameIndexOf, NUMBERS_PER_QUOTA, type QuotasLeft, scopeIndexOf } from '../core/quotas-left.js';
 import { QUOTA_KINDS, QUOTA_NAMES, QUOTA_SCOPES } from '../core/quotas.js';
 import { asGroupIndex, type GroupIndex } from '../core/units.js';
-import type { JournalOutcome, JournalRecord } from '../ledger/journal-layout.js';
 import { USAGE_SOURCES } from '../core/token-counts.js';
-import type { UsageRowKey } from '../registry/usage-report.js';
 import type { EndedAttempt, EndedCall } from '../telemetry/call-ring-layout.js';
 import {
   callMembers,
-  chargeText,
   picoUnitsOfFloat,
-  quotedAsIs,
-  requestIdOf,
   timeText,
   type CallAttempt,
   type CallRecord,
   type QuotaLeft,
 } from '../telemetry/call-record.js';
-import { LineFile } from '../telemetry/line-file.js';
-import type { Log } from '../telemetry/log.js';
 import type { IdNames } from './id-names.js';
+import type { CallNames } from './usage-log.js';
 
 const NO_QUOTAS: readonly QuotaLeft[] = [];
-/** The outcomes of the usage log that have a `source`. All other outcomes are error codes. */
-const SERVED_OUTCOMES: readonly JournalOutcome[] = ['served', 'reversed', 'collected'];
-
-/** Looks up the names in lines of the usage log. */
-interface CallNames {
-  readonly ids: Pick<IdNames, 'accountIdOf' | 'keyIdOf'>;
-  readonly modelIdOf: (modelIndex: number) => string;
-}
-
 /** Looks up the names in the records of calls. */
 export interface CallRecordNames extends CallNames {
   /** Returns what the request ids of the listener of that index begin with. */
@@ -182,78 +152,8 @@ export function accessLine(call: CallRecord, listener: number): string {
   );
 }
 
-/**
- * Returns the usage log's line of a record of a journal, without a newline. `row` is the usage row in which
- * the call was counted, so `row.modelId` is the id of `record.model`.
- */
-export function usageLine(
-  names: CallNames,
-  requestPrefix: string,
-  record: JournalRecord,
-  row: Pick<UsageRowKey, 'keyId' | 'modelId'>,
-): string {
-  const answered = JSON.stringify(row.modelId);
-  const model =
-    record.requested === record.model ? answered : JSON.stringify(names.modelIdOf(record.requested));
-  const source = SERVED_OUTCOMES.includes(record.outcome) ? USAGE_SOURCES[record.source]! : null;
-  return (
-    `{"time":"${timeText(record.endedMs)}","request_id":"${requestIdOf(requestPrefix, record.request)}",` +
-    `"account":${quotedAsIs(names.ids.accountIdOf(record.account))},"key":${quotedAsIs(row.keyId)},` +
-    `"model":${model},"answered_model":${source === null ? 'null' : answered},"outcome":"${record.outcome}",` +
-    `${chargeText(record, source, record.charged)},` +
-    `"uncovered":"${decimalOf(record.uncovered)}","duration_ms":${record.durationMs}}`
-  );
-}
-
 /** Returns the status that the caller got; null if it left before its response began. */
 function httpStatusOf({ outcome, begun, door }: EndedCall): number | null {
   if (begun || outcome === 'ok') return 200;
   return outcome === 'client_gone' ? null : statusByDoor(DOOR_NAMES[door]!, outcome);
-}
-
-/** Lines that wait for the end of a flush: about 5 MB, from a fraction of a second of the busiest gateway. */
-const USAGE_LINES_WAITING_MAX = 20_000;
-
-/** store/flush.ts calls `add` for each record, and `write` after each transaction. */
-export class UsageLog {
-  readonly #names: CallNames;
-  readonly #file: Pick<LineFile, 'append' | 'close'>;
-  #lines: string[] = [];
-
-  constructor(names: CallNames, file: Pick<LineFile, 'append' | 'close'>) {
-    this.#names = names;
-    this.#file = file;
-  }
-
-  /**
-   * Adds a line for a record that was counted in the usage row `row`. The listener's `requestPrefix` and the
-   * record's number make the request id.
-   */
-  add(requestPrefix: string, record: JournalRecord, row: Pick<UsageRowKey, 'keyId' | 'modelId'>): void {
-    this.#lines.push(usageLine(this.#names, requestPrefix, record, row));
-    if (this.#lines.length >= USAGE_LINES_WAITING_MAX) this.write();
-  }
-
-  /** Gives the lines to the file, even if the store rejected the transaction: the calls were made anyway. */
-  write(): void {
-    if (this.#lines.length === 0) return;
-    this.#file.append(this.#lines);
-    this.#lines = [];
-  }
-
-  close(): void {
-    this.write();
-    this.#file.close();
-  }
-}
-
-/** Returns undefined if the settings have no usage log. */
-export function usageLogOf(
-  { usage_log: usageLog }: Settings,
-  names: CallNames,
-  log: Log,
-): UsageLog | undefined {
-  if (usageLog === undefined) return undefined;
-  const { path, rotate_bytes: rotateBytes, keep } = usageLog;
-  return new UsageLog(names, new LineFile({ name: 'usage log', path, rotateBytes, keep, log }));
 }

@@ -3,7 +3,7 @@
  * change what is logged while the gateway serves. The call log has records in segments, and contents of calls
  * in segments of their own (call-log/). The access log appends lines to its file, or writes them to standard
  * error. gateway.ts owns a GatewayLogs, on the main thread of a gateway process; main.ts names the files of
- * each process (`withOwnLogs`). The usage log is in call-lines.ts.
+ * each process (`withOwnLogs`). The usage log is in usage-log.ts.
  *
  * Must hold: a call is on disk a second after its end, or a tenth more in a busy process, in which
  * call-log/call-writer.ts decides when to write. The ring of a dead listener is drained before its successor

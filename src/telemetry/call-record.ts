@@ -5,8 +5,9 @@
  *     CallRecord  for the access log and the call log; call-log/call-block.ts reads it from the call log
  *     CallView    the JSON of a CallRecord, parsed, for exports; admin/call-routes.ts adds names to it
  *
- * The _call log_ has these records, on disk. The _access log_ has lines with some of their members, and the
- * _usage log_ has charges, from the journal: gateway/call-lines.ts makes both. The JSON of `callJson`:
+ * The _call log_ has these records, on disk. The _access log_ has lines with some of their members
+ * (gateway/call-lines.ts), and the _usage log_ has charges, from the journal (gateway/usage-log.ts). The JSON
+ * of `callJson`:
  *
  *     {"time":"2025-01-31T12:00:00.000Z","request_id":"req_3fQx0aZcW8Lk-1c",
  *      "route":"/v1/chat/completions","account":"acct_…","key":"key_…","model":"gpt-4o-mini",

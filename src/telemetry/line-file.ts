@@ -1,5 +1,5 @@
 /**
- * A file of JSON lines that is rotated by size: the usage log (gateway/call-lines.ts) or the access log
+ * A file of JSON lines that is rotated by size: the usage log (gateway/usage-log.ts) or the access log
  * (gateway/gateway-logs.ts). Main thread of a gateway process.
  *
  * The file is for reading, not for billing: lines that cannot be written wait in memory up to a bound, and
