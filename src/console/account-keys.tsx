@@ -20,8 +20,8 @@ import {
   DeleteDialog,
   LongName,
   Question,
-  ShownSecretDialog,
   SwitchDialog,
+  useSecretDialog,
 } from './dialogs.js';
 import { moment, number } from './format.js';
 import { KeyLimitsDialog } from './quota-dialogs.js';
@@ -33,42 +33,23 @@ const REFRESH_MS = 5_000;
 /** One page. Few accounts have more keys. */
 const KEYS_SHOWN_MAX = PAGE_ITEMS_MAX;
 
-/**
- * The dialog that is open. `switch` disables an active key and enables another. `key` is as it was when the
- * dialog opened, so that the dialog does what its text says, even if an operator has changed the key since.
- */
-type OpenDialog =
-  | { readonly kind: 'new' }
-  | { readonly kind: 'rotate' | 'limits' | 'private' | 'switch' | 'delete'; readonly key: KeyView }
-  | { readonly kind: 'shown'; readonly key: CreatedKeyView };
+const SECRET_TEXTS = {
+  noun: 'key',
+  secretNoun: 'key',
+  title: 'The new key',
+  secretOf: ({ key }: CreatedKeyView) => key,
+};
 
 export function AccountKeys({ account }: { readonly account: AccountView }) {
   const path = `/keys${queryOf({ account: account.id, limit: KEYS_SHOWN_MAX })}`;
   const { view: keyList, error, reload } = useView<ListView<KeyView>>(path, REFRESH_MS);
-  const [dialog, setDialog] = useState<OpenDialog>();
-  const onClose = (): void => setDialog(undefined);
-  const dialogProps = {
-    onClose,
-    onChanged: (): void => {
-      onClose();
-      reload();
-    },
-    onCreated: (key: CreatedKeyView): void => {
-      setDialog({ kind: 'shown', key });
-      reload();
-    },
-  };
-  const actionButton = (key: KeyView, text: string, kind: Exclude<OpenDialog['kind'], 'new' | 'shown'>) => (
-    <Button class="quiet" aria-label={`${text} key ${key.name}`} onClick={() => setDialog({ kind, key })}>
-      {text}
-    </Button>
-  );
+  const { dialog, open, dialogProps, actionButton } = useSecretDialog<CreatedKeyView>(reload, SECRET_TEXTS);
   return (
     <section>
       <div class="head">
         <h3>Keys</h3>
         {may('keys') && (
-          <Button onClick={() => setDialog({ kind: 'new' })}>
+          <Button onClick={() => open(<NewKeyDialog account={account} {...dialogProps} />)}>
             <Icon name="plus" /> New key
           </Button>
         )}
@@ -113,15 +94,32 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
             },
             {
               head: { hidden: 'Actions' },
-              cell: (key) => (
-                <>
-                  {may('keys') && actionButton(key, 'Rotate', 'rotate')}
-                  {may('everything') && actionButton(key, 'Limits', 'limits')}
-                  {may('everything') && actionButton(key, key.private ? 'Not private' : 'Private', 'private')}
-                  {may('keys') && actionButton(key, key.active ? 'Disable' : 'Enable', 'switch')}
-                  {may('keys') && actionButton(key, 'Delete', 'delete')}
-                </>
-              ),
+              cell: (key) => {
+                const props = { item: key, ...dialogProps };
+                const privacyText = key.private ? 'Not private' : 'Private';
+                return (
+                  <>
+                    {may('keys') && actionButton(key, 'Rotate', <RotateKeyDialog {...props} />)}
+                    {may('everything') && actionButton(key, 'Limits', <KeyLimitsDialog {...props} />)}
+                    {may('everything') && actionButton(key, privacyText, <PrivateKeyDialog {...props} />)}
+                    {may('keys') &&
+                      actionButton(
+                        key,
+                        key.active ? 'Disable' : 'Enable',
+                        <SwitchDialog noun="key" {...props} />,
+                      )}
+                    {may('keys') &&
+                      actionButton(
+                        key,
+                        'Delete',
+                        <DeleteDialog noun="key" path={`/keys/${key.id}`} {...dialogProps}>
+                          <LongName text={key.name} /> is refused from now on and cannot be brought back. Its
+                          usage stays in the books.
+                        </DeleteDialog>,
+                      )}
+                  </>
+                );
+              },
               class: 'row-actions',
             },
           ]}
@@ -130,20 +128,7 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
       {typeof keyList?.next === 'string' && (
         <p class="muted">The first {number(KEYS_SHOWN_MAX)} are listed; the CSV has more.</p>
       )}
-      {dialog?.kind === 'new' && <NewKeyDialog account={account} {...dialogProps} />}
-      {dialog?.kind === 'rotate' && <RotateKeyDialog item={dialog.key} {...dialogProps} />}
-      {dialog?.kind === 'limits' && <KeyLimitsDialog item={dialog.key} {...dialogProps} />}
-      {dialog?.kind === 'private' && <PrivateKeyDialog item={dialog.key} {...dialogProps} />}
-      {dialog?.kind === 'switch' && <SwitchDialog noun="key" item={dialog.key} {...dialogProps} />}
-      {dialog?.kind === 'delete' && (
-        <DeleteDialog noun="key" path={`/keys/${dialog.key.id}`} {...dialogProps}>
-          <LongName text={dialog.key.name} /> is refused from now on and cannot be brought back. Its usage
-          stays in the books.
-        </DeleteDialog>
-      )}
-      {dialog?.kind === 'shown' && (
-        <ShownSecretDialog title="The new key" noun="key" secret={dialog.key.key} onClose={onClose} />
-      )}
+      {dialog}
     </section>
   );
 }

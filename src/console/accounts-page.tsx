@@ -6,6 +6,7 @@
  * and a change is seen in the panel and the list at once (test/e2e/console.test.ts,
  * test/e2e/console-accounts.test.ts).
  */
+import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import type { AccountView, CreditView, ListView, PlanView } from '../admin/views.js';
 import { AccountHourCharts, AccountRangeCharts } from './account-charts.js';
@@ -38,7 +39,7 @@ import {
   TextField,
   useInput,
 } from './controls.js';
-import { SwitchDialog } from './dialogs.js';
+import { type ChangeProps, SwitchDialog, useDialog } from './dialogs.js';
 import { counted, DAY_SECONDS, moment, money, number, shortNumber } from './format.js';
 import { QuotaBars } from './quotas.js';
 import { type Column, CsvButton, Table } from './table.js';
@@ -59,7 +60,7 @@ export function AccountsPage({ item, count }: AccountsProps) {
   const { view, error } = useView<ListView<PlanView>>('/plans');
   const plans = view?.data ?? [];
   const groups = useGroupOptions().options;
-  const [isCreating, setCreating] = useState(false);
+  const { dialog, open, onClose } = useDialog();
   const [order, setOrder] = useState<AccountOrder>();
   // Each keystroke sends a request, because a search among 100,000 accounts takes the gateway only 5 ms.
   const filter = { search: search.value.trim(), plan: plan.value, group: group.value, active: active.value };
@@ -67,7 +68,11 @@ export function AccountsPage({ item, count }: AccountsProps) {
   const unsorted = useAccountRows(filter, count);
   const sorted = useSortedAccounts(filter, order);
   const rows = sorted ?? unsorted;
-
+  const onCreated = ({ id }: AccountView): void => {
+    onClose();
+    rows.refresh();
+    openPage('accounts', id);
+  };
   return (
     <div class={`accounts ${item === '' ? '' : 'with-panel'}`}>
       <section class="account-finder" aria-label="All accounts">
@@ -75,7 +80,11 @@ export function AccountsPage({ item, count }: AccountsProps) {
           <h1>Accounts</h1>
           {/* A new account needs a plan, so the button waits until the plans have come. */}
           {may('everything') && (
-            <Button class="primary" disabled={plans.length === 0} onClick={() => setCreating(true)}>
+            <Button
+              class="primary"
+              disabled={plans.length === 0}
+              onClick={() => open(<NewAccountDialog plans={plans} onClose={onClose} onCreated={onCreated} />)}
+            >
               <Icon name="plus" /> New account
             </Button>
           )}
@@ -113,17 +122,7 @@ export function AccountsPage({ item, count }: AccountsProps) {
         />
       </section>
       {item !== '' && <AccountPanel key={item} id={item} plans={plans} onChanged={rows.onChanged} />}
-      {isCreating ? (
-        <NewAccountDialog
-          plans={plans}
-          onClose={() => setCreating(false)}
-          onCreated={({ id }) => {
-            setCreating(false);
-            rows.refresh();
-            openPage('accounts', id);
-          }}
-        />
-      ) : null}
+      {dialog}
     </div>
   );
 }
@@ -152,9 +151,6 @@ const REFRESH_MS = 2_000;
 const planMissingText = ({ plan }: AccountView): string =>
   `The settings have no plan ${plan}, so the keys of this account are refused. Add the plan to the settings, or change the account’s.`;
 
-/** The open dialog of the panel. `switch` disables or enables the account. */
-type AccountDialog = 'credit' | 'plan' | 'group' | 'switch';
-
 interface AccountPanelProps {
   /** Id or name. */
   readonly id: string;
@@ -166,15 +162,11 @@ interface AccountPanelProps {
 function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
   const path = `/accounts/${encodeURIComponent(id)}`;
   const { view: account, error, setView } = useView<AccountView>(path, REFRESH_MS);
-  const [dialog, setDialog] = useState<AccountDialog>();
-  const onClose = (): void => setDialog(undefined);
-  const dialogProps = {
-    onClose,
-    onChanged: (changedAccount: AccountView): void => {
-      setView(changedAccount);
-      onClose();
-      onChanged(changedAccount);
-    },
+  const { dialog, open, onClose } = useDialog();
+  const onDone = (changedAccount: AccountView): void => {
+    setView(changedAccount);
+    onClose();
+    onChanged(changedAccount);
   };
   return (
     <section class="panel" aria-label="Account">
@@ -184,7 +176,7 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
       <ErrorText text={error} />
       {account !== undefined && (
         <>
-          <AccountHead account={account} onOpen={setDialog} />
+          <AccountHead plans={plans} open={open} item={account} onClose={onClose} onChanged={onDone} />
           <ErrorText text={account.plan_missing === true ? planMissingText(account) : undefined} />
           <Counters account={account} plan={plans.find((plan) => plan.id === account.plan)} />
           <section>
@@ -199,24 +191,22 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
           <AccountCredits account={account} />
           <AccountRangeCharts account={account.id} />
           <AccountHourCharts account={account.id} />
-          {dialog === 'credit' && <CreditDialog item={account} {...dialogProps} />}
-          {dialog === 'plan' && <PlanDialog item={account} plans={plans} {...dialogProps} />}
-          {dialog === 'group' && <AccountGroupDialog item={account} {...dialogProps} />}
-          {dialog === 'switch' && <SwitchDialog noun="account" item={account} {...dialogProps} />}
+          {dialog}
         </>
       )}
     </section>
   );
 }
 
-interface AccountHeadProps {
-  readonly account: AccountView;
-  /** Opens a dialog. */
-  readonly onOpen: (dialog: AccountDialog) => void;
+/** Besides the properties of each dialog. */
+interface AccountHeadProps extends ChangeProps<AccountView> {
+  readonly plans: readonly PlanView[];
+  readonly open: (dialog: JSX.Element) => void;
 }
 
 /** The name of the account, its badges, and the actions that the operator's role allows. */
-function AccountHead({ account, onOpen }: AccountHeadProps) {
+function AccountHead({ plans, open, ...dialogProps }: AccountHeadProps) {
+  const { item: account } = dialogProps;
   return (
     <div class="panel-head">
       <h2>
@@ -240,12 +230,14 @@ function AccountHead({ account, onOpen }: AccountHeadProps) {
         <a class="button" href={callsAddress({ account: account.id, failed: 'true' })}>
           Failed calls
         </a>
-        {may('credit') && <Button onClick={() => onOpen('credit')}>Add credit</Button>}
+        {may('credit') && <Button onClick={() => open(<CreditDialog {...dialogProps} />)}>Add credit</Button>}
         {may('everything') && (
           <>
-            <Button onClick={() => onOpen('plan')}>Change plan</Button>
-            <Button onClick={() => onOpen('group')}>Change group</Button>
-            <Button onClick={() => onOpen('switch')}>{account.active ? 'Disable' : 'Enable'}</Button>
+            <Button onClick={() => open(<PlanDialog plans={plans} {...dialogProps} />)}>Change plan</Button>
+            <Button onClick={() => open(<AccountGroupDialog {...dialogProps} />)}>Change group</Button>
+            <Button onClick={() => open(<SwitchDialog noun="account" {...dialogProps} />)}>
+              {account.active ? 'Disable' : 'Enable'}
+            </Button>
           </>
         )}
       </p>

@@ -8,9 +8,10 @@
  *   session ends nor by Escape or the browser's Back. Who leaves the console is asked by the browser.
  * - A question stays open while its action runs. So the end of an action closes no dialog that was opened
  *   meanwhile, and nobody takes an action for cancelled that goes on.
- * - A question does what it asked when it opened (test/e2e/console-rules.test.ts).
+ * - A question does what it asked when it opened: all are opened by `useDialog`
+ *   (test/e2e/console-rules.test.ts).
  */
-import type { ComponentChildren } from 'preact';
+import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { AccountView } from '../admin/views.js';
 import { post, remove } from './api.js';
@@ -26,6 +27,48 @@ export interface Closable {
 export interface ChangeProps<Item> extends Closable {
   readonly item: Item;
   readonly onChanged: (item: Item) => void;
+}
+
+/**
+ * The one open dialog of a component, to be drawn; undefined if none is open. It keeps the properties with
+ * which it was opened: it does what its text says, even if an operator has changed the item since.
+ */
+export function useDialog() {
+  const [dialog, open] = useState<JSX.Element>();
+  return { dialog, open, onClose: (): void => open(undefined) };
+}
+
+interface SecretTexts<Created> {
+  /** What is created, and what its secret is: `operator` and `token`. */
+  readonly noun: string;
+  readonly secretNoun: string;
+  readonly title: string;
+  readonly secretOf: (created: Created) => string;
+}
+
+/** As `useDialog`, for a list of items with secrets. A new secret is shown at once: nobody sees it again. */
+export function useSecretDialog<Created>(reload: () => void, texts: SecretTexts<Created>) {
+  const { dialog, open, onClose } = useDialog();
+  const dialogProps = {
+    onClose,
+    onChanged: (): void => {
+      onClose();
+      reload();
+    },
+    onCreated: (created: Created): void => {
+      const { title, secretNoun, secretOf } = texts;
+      open(
+        <ShownSecretDialog title={title} noun={secretNoun} secret={secretOf(created)} onClose={onClose} />,
+      );
+      reload();
+    },
+  };
+  const actionButton = (item: { readonly name: string }, text: string, action: JSX.Element) => (
+    <Button class="quiet" aria-label={`${text} ${texts.noun} ${item.name}`} onClick={() => open(action)}>
+      {text}
+    </Button>
+  );
+  return { dialog, open, dialogProps, actionButton };
 }
 
 interface DialogProps extends Closable {
@@ -131,15 +174,12 @@ const SWITCH_TEXTS = {
   ],
 } as const;
 
-/**
- * Disables an item that was active when the dialog opened, and enables any other item. So the dialog does
- * what its text says, even if a page gives it a newer item, which another operator has changed.
- */
+/** Disables an active item, and enables any other item. */
 export function SwitchDialog<View extends Pick<AccountView, 'id' | 'name' | 'active'>>(
   props: SwitchProps<View>,
 ) {
   const { noun, item, onClose, onChanged } = props;
-  const [{ active, id, name }] = useState(item);
+  const { active, id, name } = item;
   const verb = active ? 'Disable' : 'Enable';
   const path = `/${noun}s/${encodeURIComponent(id)}/${verb.toLowerCase()}`;
   const [textBefore, textAfter] = SWITCH_TEXTS[noun][active ? 0 : 1];
@@ -194,7 +234,7 @@ interface ShownSecretProps extends Closable {
 }
 
 /** Keeps the page while it is open, because the secret cannot be shown again. */
-export function ShownSecretDialog({ title, noun, secret, onClose }: ShownSecretProps) {
+function ShownSecretDialog({ title, noun, secret, onClose }: ShownSecretProps) {
   useEffect(() => {
     const letGo = keepPage();
     const askFirst = (event: BeforeUnloadEvent): void => event.preventDefault();

@@ -6,7 +6,6 @@
  * (test/e2e/console-groups.test.ts). An operator who may not change groups sees no button that does
  * (test/e2e/console-rules.test.ts); the gateway rejects the change anyway (`may` in session.ts).
  */
-import { useState } from 'preact/hooks';
 import { PAGE_ITEMS_MAX } from '../admin/addresses.js';
 import type { AccountView, GroupView, ListView, PlanView } from '../admin/views.js';
 import { fetchRows, queryOf } from './api.js';
@@ -25,7 +24,7 @@ import {
   useInput,
 } from './controls.js';
 import { counted } from './format.js';
-import { DeleteDialog, LongName } from './dialogs.js';
+import { DeleteDialog, LongName, useDialog } from './dialogs.js';
 import { AddAccountDialog, GroupLimitsDialog, NewGroupDialog, pathTo } from './quota-dialogs.js';
 import { PlanTable, QuotaBars, QuotaLine } from './quotas.js';
 import { Table } from './table.js';
@@ -42,7 +41,12 @@ export function GroupsPage({ item }: { readonly item: string }) {
   const { view, error, reload } = useView<ListView<GroupView>>(path, REFRESH_MS);
   const plans = useView<ListView<PlanView>>('/plans');
   const search = useInput();
-  const [isCreating, setCreating] = useState(false);
+  const { dialog, open, onClose } = useDialog();
+  const onCreated = ({ id }: GroupView): void => {
+    onClose();
+    reload();
+    openPage('groups', id);
+  };
   const searchText = search.value.trim().toLowerCase();
   // A group is found by its name, and by the name of each group above it.
   const groups = (view?.data ?? []).filter(({ path: names }) =>
@@ -55,7 +59,12 @@ export function GroupsPage({ item }: { readonly item: string }) {
           <div class="head">
             <h1>Groups</h1>
             {may('everything') && (
-              <Button class="primary" onClick={() => setCreating(true)}>
+              <Button
+                class="primary"
+                onClick={() =>
+                  open(<NewGroupDialog parent={undefined} onClose={onClose} onCreated={onCreated} />)
+                }
+              >
                 <Icon name="plus" /> New group
               </Button>
             )}
@@ -84,17 +93,7 @@ export function GroupsPage({ item }: { readonly item: string }) {
         <p class="muted">What each account on a plan may use by itself. The settings have them.</p>
         <PlanTable plans={plans.view?.data ?? []} />
       </section>
-      {isCreating ? (
-        <NewGroupDialog
-          parent={undefined}
-          onClose={() => setCreating(false)}
-          onCreated={({ id }) => {
-            setCreating(false);
-            reload();
-            openPage('groups', id);
-          }}
-        />
-      ) : null}
+      {dialog}
     </>
   );
 }
@@ -137,14 +136,16 @@ interface GroupPanelProps {
 
 function GroupPanel({ id, onChanged }: GroupPanelProps) {
   const { view: group, error, reload } = useView<GroupView>(`/groups/${encodeURIComponent(id)}`, REFRESH_MS);
-  /** The open dialog. `inner` creates a group in this group, `account` adds an account. */
-  const [dialog, setDialog] = useState<'limits' | 'delete' | 'inner' | 'account'>();
-  const onClose = (): void => setDialog(undefined);
+  const { dialog, open, onClose } = useDialog();
   const isEmpty = group !== undefined && group.accounts + group.groups === 0;
   const onDone = (): void => {
     onClose();
     reload();
     onChanged();
+  };
+  const onDeleted = (): void => {
+    onChanged();
+    openPage('groups');
   };
   return (
     <section class="panel" aria-label="Group">
@@ -170,12 +171,28 @@ function GroupPanel({ id, onChanged }: GroupPanelProps) {
             </p>
             {may('everything') && (
               <p class="actions">
-                <Button onClick={() => setDialog('limits')}>Change limits</Button>
-                <Button onClick={() => setDialog('inner')}>New group in it</Button>
+                <Button
+                  onClick={() =>
+                    open(<GroupLimitsDialog item={group} onClose={onClose} onChanged={onDone} />)
+                  }
+                >
+                  Change limits
+                </Button>
+                <Button
+                  onClick={() => open(<NewGroupDialog parent={group} onClose={onClose} onCreated={onDone} />)}
+                >
+                  New group in it
+                </Button>
                 <Button
                   disabled={!isEmpty}
                   title={isEmpty ? undefined : 'Only an empty group can be deleted.'}
-                  onClick={() => setDialog('delete')}
+                  onClick={() =>
+                    open(
+                      <DeleteDialog noun="group" path={pathTo(group)} onClose={onClose} onChanged={onDeleted}>
+                        <LongName text={group.name} /> is empty. Its limits go with it.
+                      </DeleteDialog>,
+                    )
+                  }
                 >
                   Delete
                 </Button>
@@ -184,23 +201,12 @@ function GroupPanel({ id, onChanged }: GroupPanelProps) {
           </div>
           <QuotaBars quotas={group.quotas} owner={{ group: group.id }} label="Quotas of the group" />
           {/* `key`: when an account comes or goes, the list is fetched again at once. */}
-          <GroupAccounts key={group.accounts} group={group} onAdd={() => setDialog('account')} />
-          {dialog === 'limits' && <GroupLimitsDialog item={group} onClose={onClose} onChanged={onDone} />}
-          {dialog === 'inner' && <NewGroupDialog parent={group} onClose={onClose} onCreated={onDone} />}
-          {dialog === 'account' && <AddAccountDialog group={group} onClose={onClose} onChanged={onDone} />}
-          {dialog === 'delete' && (
-            <DeleteDialog
-              noun="group"
-              path={pathTo(group)}
-              onClose={onClose}
-              onChanged={() => {
-                onChanged();
-                openPage('groups');
-              }}
-            >
-              <LongName text={group.name} /> is empty. Its limits go with it.
-            </DeleteDialog>
-          )}
+          <GroupAccounts
+            key={group.accounts}
+            group={group}
+            onAdd={() => open(<AddAccountDialog group={group} onClose={onClose} onChanged={onDone} />)}
+          />
+          {dialog}
         </>
       )}
     </section>

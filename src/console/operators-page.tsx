@@ -5,7 +5,6 @@
  * Must hold: an action that changes an operator asks first, and a new token is shown once
  * (test/e2e/console.test.ts; rotation: test/e2e/console-pages.test.ts).
  */
-import { useState } from 'preact/hooks';
 import type { CreatedOperatorView, OperatorView } from '../admin/operator-routes.js';
 import type { ListView } from '../admin/views.js';
 import { ROLE_MEANINGS, ROLES } from '../core/roles.js';
@@ -19,8 +18,8 @@ import {
   DeleteDialog,
   LongName,
   Question,
-  ShownSecretDialog,
   SwitchDialog,
+  useSecretDialog,
 } from './dialogs.js';
 import { moment } from './format.js';
 import { Table } from './table.js';
@@ -28,45 +27,21 @@ import { Table } from './table.js';
 /** How often the list is fetched again, for the last uses of tokens. */
 const REFRESH_MS = 10_000;
 
-/** `switch` disables or enables. `shown` shows a new token. `operator`: as it was when the dialog opened. */
-type OpenDialog =
-  | { readonly kind: 'new' }
-  | { readonly kind: 'role' | 'rotate' | 'switch' | 'delete'; readonly operator: OperatorView }
-  | { readonly kind: 'shown'; readonly token: string };
+const SECRET_TEXTS = {
+  noun: 'operator',
+  secretNoun: 'token',
+  title: 'The operator’s token',
+  secretOf: ({ token }: CreatedOperatorView) => token,
+};
 
 export function OperatorsPage() {
   const { view, error, reload } = useView<ListView<OperatorView>>('/operators', REFRESH_MS);
-  const [dialog, setDialog] = useState<OpenDialog>();
-  const onClose = (): void => setDialog(undefined);
-  const dialogProps = {
-    onClose,
-    onChanged: (): void => {
-      onClose();
-      reload();
-    },
-    onCreated: ({ token }: CreatedOperatorView): void => {
-      setDialog({ kind: 'shown', token });
-      reload();
-    },
-  };
-  const actionButton = (
-    operator: OperatorView,
-    text: string,
-    kind: Exclude<OpenDialog['kind'], 'new' | 'shown'>,
-  ) => (
-    <Button
-      class="quiet"
-      aria-label={`${text} operator ${operator.name}`}
-      onClick={() => setDialog({ kind, operator })}
-    >
-      {text}
-    </Button>
-  );
+  const { dialog, open, dialogProps, actionButton } = useSecretDialog(reload, SECRET_TEXTS);
   return (
     <>
       <div class="head">
         <h1>Operators</h1>
-        <Button class="primary" onClick={() => setDialog({ kind: 'new' })}>
+        <Button class="primary" onClick={() => open(<NewOperatorDialog {...dialogProps} />)}>
           <Icon name="plus" /> New operator
         </Button>
       </div>
@@ -102,37 +77,34 @@ export function OperatorsPage() {
             { head: 'Last used', seconds: (operator) => operator.last_used, nullText: 'never' },
             {
               head: { hidden: 'Actions' },
-              cell: (operator) => (
-                <>
-                  {actionButton(operator, 'Role', 'role')}
-                  {actionButton(operator, 'Rotate', 'rotate')}
-                  {actionButton(operator, operator.active ? 'Disable' : 'Enable', 'switch')}
-                  {actionButton(operator, 'Delete', 'delete')}
-                </>
-              ),
+              cell: (operator) => {
+                const props = { item: operator, ...dialogProps };
+                return (
+                  <>
+                    {actionButton(operator, 'Role', <RoleDialog {...props} />)}
+                    {actionButton(operator, 'Rotate', <RotateDialog {...props} />)}
+                    {actionButton(
+                      operator,
+                      operator.active ? 'Disable' : 'Enable',
+                      <SwitchDialog noun="operator" {...props} />,
+                    )}
+                    {actionButton(
+                      operator,
+                      'Delete',
+                      <DeleteDialog noun="operator" path={pathTo(operator)} {...dialogProps}>
+                        The token of <LongName text={operator.name} /> is refused from now on. The changes of
+                        this operator stay on record.
+                      </DeleteDialog>,
+                    )}
+                  </>
+                );
+              },
               class: 'row-actions',
             },
           ]}
         />
       )}
-      {dialog?.kind === 'new' && <NewOperatorDialog {...dialogProps} />}
-      {dialog?.kind === 'role' && <RoleDialog item={dialog.operator} {...dialogProps} />}
-      {dialog?.kind === 'rotate' && <RotateDialog item={dialog.operator} {...dialogProps} />}
-      {dialog?.kind === 'switch' && <SwitchDialog noun="operator" item={dialog.operator} {...dialogProps} />}
-      {dialog?.kind === 'delete' && (
-        <DeleteDialog noun="operator" path={pathTo(dialog.operator)} {...dialogProps}>
-          The token of <LongName text={dialog.operator.name} /> is refused from now on. The changes of this
-          operator stay on record.
-        </DeleteDialog>
-      )}
-      {dialog?.kind === 'shown' && (
-        <ShownSecretDialog
-          title="The operator’s token"
-          noun="token"
-          secret={dialog.token}
-          onClose={onClose}
-        />
-      )}
+      {dialog}
     </>
   );
 }
