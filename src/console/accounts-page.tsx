@@ -37,13 +37,14 @@ import {
   StatusBadge,
   accountStateOf,
   TextField,
+  type Tile,
+  Tiles,
   useInput,
 } from './controls.js';
 import { type ChangeProps, SwitchDialog, useDialog } from './dialogs.js';
-import { counted, DAY_SECONDS, moment, money, number, shortNumber } from './format.js';
-import { QuotaBars } from './quotas.js';
+import { counted, moment, money, number, shortNumber } from './format.js';
+import { callDayStart, QuotaBars } from './quotas.js';
 import { type Column, CsvButton, Table } from './table.js';
-import { type Tile, Tiles } from './tiles.js';
 
 interface AccountsProps {
   /** From the page's address: id or name of the account that is open; empty if none is. */
@@ -245,13 +246,6 @@ function AccountHead({ plans, open, ...dialogProps }: AccountHeadProps) {
   );
 }
 
-const SECONDS_PER_MINUTE = 60;
-/** The day in which `calls_today` is counted begins at 00:00 in UTC+8 (ledger/day.ts). */
-const DAY_OFFSET_SECONDS = 8 * 3_600;
-
-const secondsNow = (): number => Math.floor(Date.now() / 1_000);
-const dayStartOf = (seconds: number): number => seconds - ((seconds + DAY_OFFSET_SECONDS) % DAY_SECONDS);
-
 interface CountersProps {
   readonly account: AccountView;
   /** Undefined if the plan is not in the settings, or has not come yet. Its limits are then left out. */
@@ -260,6 +254,7 @@ interface CountersProps {
 
 function Counters({ account, plan }: CountersProps) {
   const { leased } = account;
+  const nowSeconds = Math.floor(Date.now() / 1_000);
   const callsSince = (from?: number): string =>
     callsAddress({ account: account.id, ...(from === undefined ? {} : { from: String(from) }) });
   const inFlight = (calls: number): string => `${counted(calls, 'call')} in flight`;
@@ -290,12 +285,12 @@ function Counters({ account, plan }: CountersProps) {
         ]),
     [
       'This minute',
-      <a href={callsSince(secondsNow() - SECONDS_PER_MINUTE)}>{number(account.requests_this_minute)}</a>,
+      <a href={callsSince(nowSeconds - 60)}>{number(account.requests_this_minute)}</a>,
       limitText(plan?.requests_per_minute, 'request'),
     ],
     [
       'Today',
-      <a href={callsSince(dayStartOf(secondsNow()))}>{number(account.calls_today)}</a>,
+      <a href={callsSince(callDayStart(nowSeconds))}>{number(account.calls_today)}</a>,
       limitText(plan?.calls_per_day, 'call'),
     ],
   ];

@@ -14,9 +14,8 @@ import { useView } from './api-hooks.js';
 import { may } from './session.js';
 import { addressOf, callsAddress } from './address.js';
 import { toneOfCall } from './calls-page.js';
-import { Badge, Button, CopyButton, ErrorText, Icon, Money, Name } from './controls.js';
+import { Badge, Button, CopyButton, ErrorText, Icon, Money, Name, type Tile, Tiles } from './controls.js';
 import { exactMoment, milliseconds, money, number, words } from './format.js';
-import { type Tile, Tiles } from './tiles.js';
 import { ResetButton } from './upstreams-page.js';
 
 /** `id`: the request id. */

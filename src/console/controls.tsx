@@ -1,6 +1,7 @@
 /**
  * Small components that the pages use: the logo, icons, fields, choices, badges (also for the state of an
- * account), error messages, a button that copies, names and money. Browser.
+ * account), error messages, a button that copies, names, money and tiles, each a number with its name and a
+ * line that explains it. Browser.
  *
  * Must hold: each icon is beside words, each field has a label, and an error is read out, so that the pages
  * can be used without seeing them (test/e2e/console.test.ts). A choice shows the value that counts
@@ -331,4 +332,30 @@ export function Money({ amount, decimalsMax }: { readonly amount: string; readon
   const shown = money(amount, decimalsMax);
   const full = money(amount, DECIMALS_OF_MONEY);
   return shown === full ? <>{shown}</> : <span title={full}>{shown}</span>;
+}
+
+/** `hint`: a line below the value. Names are unique in their Tiles. */
+export type Tile = readonly [name: string, value: ComponentChildren, hint: string];
+
+interface TilesProps {
+  /** The name of the tiles for screen readers. */
+  readonly label: string;
+  readonly tiles: readonly Tile[];
+  readonly isSmall?: boolean;
+}
+
+export function Tiles({ label, tiles, isSmall = false }: TilesProps) {
+  return (
+    <dl class={isSmall ? 'tiles small' : 'tiles'} aria-label={label}>
+      {tiles.map(([name, value, hint]) => (
+        <div key={name} class="tile">
+          <dt>{name}</dt>
+          <dd>
+            <b>{value}</b>
+            <small class="muted">{hint}</small>
+          </dd>
+        </div>
+      ))}
+    </dl>
+  );
 }

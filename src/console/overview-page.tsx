@@ -13,7 +13,7 @@ import { percentileOf, type StatusDocument } from '../telemetry/status-document.
 import { BusyAccounts } from './account-charts.js';
 import { callsAddress } from './address.js';
 import { chart, type ChartContent, Charts, type Series } from './chart.js';
-import { Choice, RANGE_TEXTS, RangeChoice } from './controls.js';
+import { Choice, RANGE_TEXTS, RangeChoice, type Tile, Tiles } from './controls.js';
 import { bytes, HOUR_SECONDS, milliseconds, percent, roughMoney, shortNumber, words } from './format.js';
 import {
   FAILURE_CODES,
@@ -28,7 +28,6 @@ import {
   rangeSeconds,
 } from './live.js';
 import { Table } from './table.js';
-import { type Tile, Tiles } from './tiles.js';
 import { UpstreamTable } from './upstreams-page.js';
 
 interface OverviewProps {

@@ -4,9 +4,10 @@
  * (limitsText), and groups-page.tsx in a table (PlanTable). quota-dialogs.tsx uses the names of quotas.
  * Browser.
  *
- * Must hold: the used amount of a quota links to the calls that it counts, also in a month in which clocks
- * change (test/e2e/console-numbers.test.ts, test/unit/console/quota-start.test.ts).
+ * Must hold: the used amount of a quota links to the calls that it counts, by the gateway's calendar, also in
+ * a day or a month in which clocks change. Further test: test/e2e/console-numbers.test.ts.
  */
+import { Calendar, isTimezone } from '../core/calendar.js';
 import {
   percentOfLimit,
   percentText,
@@ -19,7 +20,7 @@ import type { PlanView, QuotasView, QuotaUseView } from '../admin/views.js';
 import { type CallFilters, callsAddress } from './address.js';
 import { Money } from './controls.js';
 import { duration, moment, money, number, shortNumber } from './format.js';
-import { countedSince } from './quota-start.js';
+import { operatorNow } from './session.js';
 import { type Column, Table } from './table.js';
 
 /** Returns the quota's name for people: `Tokens a month`, `Calls in flight`. */
@@ -79,6 +80,43 @@ function Bar({ shown: { quota, use } }: ShownQuotaProps) {
       <span class="bar-held" style={{ width: `${Math.min(100 - usedWidth, widthOf(held))}%` }} />
     </span>
   );
+}
+
+/** The calendar of the setting `quota_timezone`; undefined if this browser does not know the zone. */
+let calendar: Calendar | undefined;
+let calendarZone: string | undefined;
+
+function calendarOfQuotas(): Calendar | undefined {
+  const zone = operatorNow()?.quotaTimezone;
+  if (zone === calendarZone) return calendar;
+  calendarZone = zone;
+  calendar = zone !== undefined && isTimezone(zone) ? new Calendar(zone) : undefined;
+  return calendar;
+}
+
+/** Calls a day are counted by the day in UTC+8, whatever `quota_timezone` says. */
+const CALL_DAYS = new Calendar();
+
+/** Returns when the day began in which `calls_today` of an account is counted. Unix seconds. */
+export const callDayStart = (nowSeconds: number): number =>
+  CALL_DAYS.dayAt(nowSeconds * 1_000).startMs / 1_000;
+
+/**
+ * Returns when the quota began to count; undefined for calls in flight, and in a zone that
+ * this browser does not know. `resetsAt`: when its day or month ends. All in Unix seconds.
+ */
+export function countedSince(
+  quota: QuotaName,
+  resetsAt: number | null,
+  nowSeconds: number,
+): number | undefined {
+  const { per } = QUOTA_KINDS[quota];
+  if (per === 'minute') return nowSeconds - 60;
+  if (per === 'flight' || resetsAt === null) return undefined;
+  const periods = quota === 'calls_per_day' ? CALL_DAYS : calendarOfQuotas();
+  const lastMs = resetsAt * 1_000 - 1;
+  const period = per === 'day' ? periods?.dayAt(lastMs) : periods?.monthAt(lastMs);
+  return period === undefined ? undefined : period.startMs / 1_000;
 }
 
 /** The account or group that has the quotas, as a filter of calls. */

@@ -16,7 +16,7 @@ import { requestJson, whenUnauthorized } from './api.js';
 interface SignedIn {
   readonly who: string;
   readonly role: Role;
-  /** The setting `quota_timezone`, by which quota-start.ts says since when a quota counts. */
+  /** The setting `quota_timezone`, by which quotas.tsx says since when a quota counts. */
   readonly quotaTimezone: string | undefined;
 }
 

@@ -13,9 +13,9 @@ interface Bundle {
 async function bundle(): Promise<Bundle> {
   const folder = mkdtempSync(join(tmpdir(), 'tollgate-console-'));
   t.teardown(() => rmSync(folder, { recursive: true }));
-  const outfile = join(folder, 'quota-start.mjs');
+  const outfile = join(folder, 'quotas.mjs');
   const contents =
-    'export { countedSince } from "./src/console/quota-start.ts"; export { signIn } from "./src/console/session.ts";';
+    'export { countedSince } from "./src/console/quotas.tsx"; export { signIn } from "./src/console/session.ts";';
   await build({
     stdin: { contents, resolveDir: process.cwd() },
     outfile,
