@@ -197,8 +197,9 @@ export class AdminAuthentication {
     const identify = this.#identifyOf(token);
     const operator = identify?.('request');
     if (identify === undefined || operator === undefined) return this.#rejectWrongToken(response);
-    const setCookie = this.openSession(head, { identify, who: operator.who });
-    return { ...okResponse(this.#viewOf({ operator, secondsLeft: SESSION_SECONDS })), setCookie };
+    const cookie = this.openSession(head, { identify, who: operator.who });
+    const view = this.#viewOf({ operator, secondsLeft: SESSION_SECONDS });
+    return { ...okResponse(view), headers: [['set-cookie', cookie]] };
   }
 
   /**
@@ -218,7 +219,7 @@ export class AdminAuthentication {
     const provider = url === undefined ? undefined : { issuer: new URL(url).host, url };
     const view: SessionView = provider === undefined ? signedOut : { ...signedOut, sign_out: provider };
     const isSecure = isHttps(head) || cookieOf(head, this.#cookieName('secure')) !== '';
-    return { ...okResponse(view), setCookie: this.#cookie('', 0, isSecure) };
+    return { ...okResponse(view), headers: [['set-cookie', this.#cookie('', 0, isSecure)]] };
   }
 
   #rejectWrongToken(response: HttpResponse): AdminResponse {

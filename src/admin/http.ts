@@ -143,13 +143,9 @@ export interface AdminResponse {
   readonly status: number;
   readonly contentType: string;
   readonly body: string;
-  /** The header `allow` of a 405. */
-  readonly allow?: string | undefined;
   readonly retryAfterSeconds?: number | undefined;
   /** Text of a header `warning`: such as that some processes lack the change yet. */
   readonly warning?: string | undefined;
-  /** A whole `set-cookie` header. */
-  readonly setCookie?: string | undefined;
   /** Further headers, by name in small letters. */
   readonly headers?: readonly (readonly [string, string])[] | undefined;
 }
@@ -172,7 +168,7 @@ export function responseOfError(error: ErrorRecord): AdminResponse {
 export function methodNotAllowed(method: string, allowed: readonly string[]): AdminResponse {
   const allow = allowed.join(', ');
   const message = `${method} is not possible here, but ${allow}.`;
-  return { ...responseOfError({ code: 'method_not_allowed', message }), allow };
+  return { ...responseOfError({ code: 'method_not_allowed', message }), headers: [['allow', allow]] };
 }
 
 /** `view` must have no bigint, because JSON.stringify throws for it. */
@@ -214,12 +210,10 @@ export function send(
     // A response may contain a new key.
     response.writeHeader('cache-control', 'no-store');
     response.writeHeader('x-content-type-options', 'nosniff');
-    if (content.allow !== undefined) response.writeHeader('allow', content.allow);
     if (content.warning !== undefined) {
       // The command that prints it removes what stands around the text (cli/admin-client.ts).
       response.writeHeader('warning', `199 tollgate "${headerText(content.warning)}"`);
     }
-    if (content.setCookie !== undefined) response.writeHeader('set-cookie', content.setCookie);
     for (const [name, value] of content.headers ?? []) response.writeHeader(name, value);
     if (content.retryAfterSeconds !== undefined) {
       response.writeHeader('retry-after', String(content.retryAfterSeconds));
