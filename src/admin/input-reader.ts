@@ -40,8 +40,8 @@ type Reader<Value> = (value: unknown) => Promise<Value>;
 type InputErrors = ReturnType<typeof Errors>[1];
 
 /**
- * Makes a reader of objects by `schema`. Throws, as the program starts, for a schema with a list that
- * `assertBounded` would not find. A schema without required fields must accept `{}`, because the
+ * Makes a reader of objects by `schema`. Throws, as the program starts, for a schema with a list or an object
+ * that `assertBounded` would not find. A schema without required fields must accept `{}`, because the
  * reader accepts it without TypeBox: most requests have no input, and TypeBox takes time to load.
  */
 export function createReader<Schema extends TObject>(
@@ -55,7 +55,7 @@ export function createReader<Schema extends TObject>(
     assertBounded(schema, value, noun);
     const typebox = await import('typebox/schema');
     if (typebox.Check(schema, value)) return value;
-    throw invalid(inputErrorText(typebox.Errors(schema, value)[1], schema, noun, value));
+    throw invalid(inputErrorText(typebox.Errors(schema, value)[1], schema, value));
   };
 }
 
@@ -86,17 +86,18 @@ function assertBounded(schema: TSchema, value: unknown, noun: InputNoun, pointer
 }
 
 /**
- * Throws for a list within another keyword than `properties` and `items`, such as `anyOf`, and for one
- * without a bound: TypeBox would check all of its items.
+ * Throws for an object or a list within another keyword than `properties` and `items`, such as `anyOf`, where
+ * `assertBounded` would not look, and for a list without a bound: TypeBox would check all of its items.
  */
 function assertFollowed(schema: unknown, isFollowed = true): void {
   if (typeof schema !== 'object' || schema === null) return;
   for (const [keyword, value] of Object.entries(schema)) {
-    if (keyword === 'properties')
-      for (const property of Object.values(value as object)) assertFollowed(property, isFollowed);
-    else if (keyword === 'items') {
+    if (keyword === 'properties') {
+      invariant(isFollowed, 'an object in a request is not one of several forms');
+      for (const property of Object.values(value as object)) assertFollowed(property);
+    } else if (keyword === 'items') {
       invariant(isFollowed && 'maxItems' in schema, 'the items of each list in a request are bounded');
-      assertFollowed(value, true);
+      assertFollowed(value);
     } else assertFollowed(value, false);
   }
 }
@@ -131,14 +132,8 @@ function jsonOf(value: unknown): string {
   }
 }
 
-/** Returns the message of one error: of unknown names if any, because a misspelt field is missing too. */
-function inputErrorText(errors: InputErrors, schema: TSchema, noun: InputNoun, value: unknown): string {
-  // Unknown names below a keyword of the schema that `assertBounded` does not follow.
-  const unknown = errors.find((error) => error.keyword === 'additionalProperties');
-  if (unknown !== undefined) {
-    const { additionalProperties: names } = unknown.params;
-    return unknownNamesText(names, unknown.instancePath, schemaAt(schema, unknown.schemaPath), noun);
-  }
+/** Returns the message of one error. `assertBounded` comes before, and tells a misspelt name. */
+function inputErrorText(errors: InputErrors, schema: TSchema, value: unknown): string {
   const missing = errors.find((error) => error.keyword === 'required');
   if (missing !== undefined) {
     const { requiredProperties: names } = missing.params;
