@@ -7,7 +7,7 @@
  * that failed last (test/e2e/console-numbers.test.ts).
  */
 import { useState } from 'preact/hooks';
-import type { ListView, ModelView } from '../admin/views.js';
+import type { ListView, ModelView, TokenPricesView } from '../admin/views.js';
 import { grownBy } from '../telemetry/history.js';
 import type { UpstreamStatus } from '../telemetry/status-document.js';
 import { post } from './api.js';
@@ -48,12 +48,7 @@ export function UpstreamsPage({ snapshots }: { readonly snapshots: readonly Snap
             { head: 'Owned by', text: (model) => model.owned_by },
             { head: 'Other names', text: ({ aliases }) => aliases.join(', ') },
             { head: 'Serves', text: ({ serves }) => serves.join(', ') },
-            { head: 'Input', money: ({ price }) => price.input },
-            { head: 'Cached input', money: ({ price }) => price.cached_input },
-            { head: 'Cache write', money: ({ price }) => price.cache_write },
-            { head: 'For 1 h', money: ({ price }) => price.cache_write_1h },
-            { head: 'Output', money: ({ price }) => price.output },
-            { head: 'Reasoning', money: ({ price }) => price.reasoning },
+            ...PRICE_PARTS.map(([part, head]) => ({ head, money: ({ price }: ModelView) => price[part] })),
             {
               head: 'Long prompts',
               csvValue: (model) => longPricesOf(model).join('; '),
@@ -70,22 +65,23 @@ export function UpstreamsPage({ snapshots }: { readonly snapshots: readonly Snap
   );
 }
 
-/** The fields of a price in ModelView, each with its words. */
-const PART_WORDS = [
-  ['input', 'input'],
-  ['cached_input', 'cached'],
-  ['cache_write', 'cache write'],
-  ['cache_write_1h', 'for 1 h'],
-  ['output', 'output'],
-  ['reasoning', 'reasoning'],
-] as const;
+/** The parts of a price in the order of their columns, and the heads of these. */
+const PART_HEADS: Readonly<Record<keyof TokenPricesView, string>> = {
+  input: 'Input',
+  cached_input: 'Cached input',
+  cache_write: 'Cache write',
+  cache_write_1h: 'For 1 h',
+  output: 'Output',
+  reasoning: 'Reasoning',
+};
+const PRICE_PARTS = Object.entries(PART_HEADS) as [keyof TokenPricesView, string][];
 
 /** Returns a text for each long price, with all of its parts. */
 function longPricesOf({ price: { long } }: ModelView): string[] {
-  return long.map(
-    (prices) =>
-      `above ${number(prices.above)}: ${PART_WORDS.map(([part, word]) => `${word} ${prices[part]}`).join(', ')}`,
-  );
+  return long.map((prices) => {
+    const texts = PRICE_PARTS.map(([part, head]) => `${head.toLowerCase()} ${prices[part]}`);
+    return `above ${number(prices.above)}: ${texts.join(', ')}`;
+  });
 }
 
 /** Resets the breakers of the model's upstreams, or of all: calls go to them again at once. */
