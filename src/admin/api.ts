@@ -11,7 +11,6 @@ import { jsonText } from '../core/json.js';
 import { type Role, rolesText } from '../core/roles.js';
 import type { Cause, ChangeDetails } from '../registry/operator-change.js';
 import { diskErrorOf } from '../store/store-file.js';
-import type { Log } from '../telemetry/log.js';
 import { ROOT } from './addresses.js';
 import { type AdminResponse, methodNotAllowed, responseOfError } from './http.js';
 import { parseBody } from './json-body.js';
@@ -25,10 +24,6 @@ import {
   TextResponse,
 } from './route.js';
 import { ADMIN_ROUTES } from './routes.js';
-
-export interface AdminApiOptions extends AdminParts {
-  readonly log: Log;
-}
 
 /** A request whose route has been looked up, before its body is read. */
 interface RoutedRequest {
@@ -47,11 +42,9 @@ const DISK_RETRY_SECONDS = 5;
 
 export class AdminApi {
   readonly #parts: AdminParts;
-  readonly #log: Log;
 
-  constructor(options: AdminApiOptions) {
-    this.#parts = options;
-    this.#log = options.log;
+  constructor(parts: AdminParts) {
+    this.#parts = parts;
   }
 
   /**
@@ -98,7 +91,6 @@ export class AdminApi {
       ...this.#parts,
       ...requester,
       service: this.#serviceFor(route, requester, warn),
-      log: this.#log,
       warn,
       requesterLeft,
     };
@@ -136,7 +128,7 @@ export class AdminApi {
     const reason = error instanceof Error ? error.message : String(error);
     const { who, from } = actor;
     const change = { who, from, action, target: jsonText(target), changes: jsonText(changes) };
-    this.#log.error('a change was made, and could not be recorded', { ...change, error: reason });
+    this.#parts.log.error('a change was made, and could not be recorded', { ...change, error: reason });
     return `The change is made, and could not be recorded among the changes: ${reason}`;
   }
 
@@ -151,11 +143,14 @@ export class AdminApi {
     }
     const diskError = diskErrorOf(error);
     if (diskError !== undefined) {
-      this.#log.error('the change of an admin request could not be written to disk, nothing was changed', {
-        method,
-        path,
-        error: diskError,
-      });
+      this.#parts.log.error(
+        'the change of an admin request could not be written to disk, nothing was changed',
+        {
+          method,
+          path,
+          error: diskError,
+        },
+      );
       // "Nothing was changed" is true only of a route that makes one change, in one transaction. There is no
       // code for a full disk. `overloaded` is a 503 with `Retry-After`, so clients may retry.
       return responseOfError({
@@ -164,7 +159,7 @@ export class AdminApi {
         retryAfterSeconds: DISK_RETRY_SECONDS,
       });
     }
-    this.#log.error('admin request failed', {
+    this.#parts.log.error('admin request failed', {
       method,
       path,
       error: error instanceof Error ? (error.stack ?? error.message) : String(error),

@@ -59,7 +59,6 @@ export interface RequestService extends Pick<RegistryService, 'read'> {
 /** What `respond` of a route gets besides its input: the gateway's parts, and the requester. */
 export interface AdminContext extends Omit<AdminParts, 'service'>, Requester {
   readonly service: RequestService;
-  readonly log: Log;
   /** Adds a warning to a response of success. A second warning replaces the first. */
   readonly warn: (text: string) => void;
   /** Aborted when the requester has left, for work that takes long. Undefined for a command. */
@@ -70,6 +69,7 @@ export interface AdminContext extends Omit<AdminParts, 'service'>, Requester {
 export interface AdminParts {
   readonly registry: RecordReader;
   readonly service: RegistryService;
+  readonly log: Log;
   /** Resolves when all charges settled so far are in the store. False if some are not. */
   readonly flushBooks: () => Promise<boolean>;
   /** Writes the records and contents of this process's calls that have ended, so that a read finds them. */

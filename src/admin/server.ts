@@ -17,7 +17,8 @@ import type { Clock } from '../core/clock.js';
 import type { Operator } from '../core/roles.js';
 import { formatOf, type MetricsFormat, type MetricsPage } from '../telemetry/exposition.js';
 import { SESSION_PATH } from './addresses.js';
-import { AdminApi, type AdminApiOptions, roleRejectionOf } from './api.js';
+import { AdminApi, roleRejectionOf } from './api.js';
+import type { AdminParts } from './context.js';
 import { AllowedHosts } from './allowed-hosts.js';
 import { AdminAuthentication } from './authentication.js';
 import { ConsoleFiles } from './console-files.js';
@@ -46,7 +47,7 @@ import { ADMIN_BODY_BYTES_MAX } from './route.js';
 /** Takes 1 ms of each second, if there are as many console sessions as there may be. */
 const REVOKE_MS = 1_000;
 
-export interface AdminOptions extends Omit<AdminApiOptions, 'accountSpans'> {
+export interface AdminOptions extends Omit<AdminParts, 'accountSpans'> {
   readonly host: string;
   /** The port to listen on; 0 for any free port. */
   readonly port: number;
