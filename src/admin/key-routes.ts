@@ -9,8 +9,8 @@
  */
 import type { Static } from 'typebox';
 import * as Type from 'typebox';
+import { hasQuotas } from '../core/quotas.js';
 import { ADMIN_ONLY, RIGHTS } from '../core/roles.js';
-import { isLimited } from '../registry/key-record.js';
 import type { CreatedKey, Keys, KeyStatement, NewKey, RotatedKey } from '../registry/keys.js';
 import {
   EXPIRY,
@@ -54,7 +54,7 @@ export function viewOfKey(statement: KeyStatement): KeyView {
  */
 export function viewOfCreatedKey(created: CreatedKey, keys: Pick<Keys, 'find'>): CreatedKeyView {
   const { record, accountName, key } = created;
-  const quotas = isLimited(record) ? keys.find(record.id).quotas : [];
+  const quotas = hasQuotas(record.limits) ? keys.find(record.id).quotas : [];
   return { ...viewOfKey({ record, accountName, expired: false, lastUsedSeconds: undefined, quotas }), key };
 }
 

@@ -3,11 +3,7 @@
  * commands; no listener or worker imports it, because TypeBox takes memory. cross-checks.ts checks what no
  * declaration can say.
  *
- * Must hold:
- * - Each setting has a description and bounds (test/unit/config/schema.test.ts), and each wrong value its
- *   message (test/unit/config/settings-reader.errors.test.ts).
- * - Names, units and defaults stay, because operators' files rely on them. `npm run docs` copies the
- *   descriptions to docs/configuration.md.
+ * Must hold: as schema.ts. Wrong values have their messages: test/unit/config/settings-reader.errors.test.ts.
  */
 import * as Type from 'typebox';
 import { SERVICES } from '../core/door-names.js';

@@ -273,12 +273,8 @@ export class SettingsReader {
 
   /** Reports the value, and its type if that is wrong. Returns undefined. */
   #reject(declaration: Declaration, value: unknown, path: SettingPath, origin?: string): unknown {
-    const { type } = declaration;
-    const isTypeRight =
-      typeof value === (type === 'integer' ? 'number' : 'string') &&
-      type !== 'object' &&
-      type !== 'array' &&
-      type !== 'boolean';
+    const { type = 'string' } = declaration;
+    const isTypeRight = typeof value === (type === 'integer' ? 'number' : type);
     const isSecret = declaration['x-secret'] === true || declaration['x-secret-path'] === true;
     const shown = isSecret ? 'a value that is not shown' : describe(value, { withType: !isTypeRight });
     this.#options.report(path, `got ${shown}, want ${wantOf(declaration)}`, origin);

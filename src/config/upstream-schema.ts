@@ -2,12 +2,9 @@
  * Declares the settings of one upstream of a model. catalog-schema.ts has `upstreamSchema` as part of a
  * model. Main threads and commands; no listener or worker imports it, because TypeBox takes memory.
  *
- * The descriptions are the text of docs/configuration.md and of the JSON Schema for editors; `x-want` is the
- * end of an error. After a change run `npm run docs`. If a description repeats what the gateway does, no test
- * compares the two: names of members are those of provider-settings.ts, cooldowns those of
- * upstream/breaker.ts.
- * cross-checks.ts (files beside values) and provider-settings.ts check which settings of one upstream exclude
- * or need each other.
+ * If a description repeats what the gateway does, no test compares the two: names of members are those of
+ * provider-settings.ts, cooldowns those of upstream/breaker.ts. cross-checks.ts (files beside values) and
+ * provider-settings.ts check which settings of one upstream exclude or need each other.
  *
  * Must hold: no header that a configuration may set frames a message (HEADER_NAMES_REJECTED), or responses of
  * one connection could reach wrong callers (test/unit/config/settings-reader.errors.test.ts). A header whose

@@ -3,9 +3,8 @@
  * object for the admin interface and the commands; keys.ts and credits.ts find accounts by it. Main thread of
  * a gateway process, or a command.
  *
- * Must hold: a change is on disk first and then in the live state. A request from which no account can be
- * made leaves no trace: no record, no name that is taken, no slot (test/unit/registry/registry.test.ts; for
- * `search` test/unit/registry/account-directory.test.ts).
+ * Must hold: a request from which no account can be made leaves no trace: no record, no name that is taken,
+ * no slot (test/unit/registry/registry.test.ts; for `search` test/unit/registry/account-directory.test.ts).
  *
  * An account whose plan is no longer in the settings is listed here with `planMissing`. live-buffers.ts keeps
  * the account disabled in the live state until it has a plan (same test).

@@ -2,9 +2,9 @@
  * Creates, finds, lists, limits and deletes groups of accounts. registry.ts makes the object, mainly for
  * admin/group-routes.ts; accounts.ts finds groups by it. Main thread of a gateway process, or a command.
  *
- * Must hold: a change is on disk first and then in the live state. The tree is never deeper than
- * GROUP_DEPTH_MAX and has no circle. A group with accounts or groups in it is not deleted. A group's parent
- * never changes, because ended calls find their groups by the parent (ledger/scope-chain.ts).
+ * Must hold: the tree is never deeper than GROUP_DEPTH_MAX and has no circle. A group with accounts or groups
+ * in it is not deleted. A group's parent never changes, because ended calls find their groups by the parent
+ * (ledger/scope-chain.ts).
  */
 import { editDistance, nearestName } from '../core/wrong-input.js';
 import { GROUP_DEPTH_MAX } from '../core/limits.js';

@@ -6,7 +6,7 @@
  * Must hold: a rotated key passes on what was used of its limits, even if it was never used itself. Test:
  * test/unit/registry/key-record.inherited-use.test.ts.
  */
-import { hasQuotas, type QuotaLimits } from '../core/quotas.js';
+import type { QuotaLimits } from '../core/quotas.js';
 import { type AccountIndex, asWallMs, ceilDiv, type KeyIndex, type WallMs } from '../core/units.js';
 import type { SettledQuotas } from '../ledger/scope-quotas.js';
 import { KEY_EXPIRES_SECONDS_MAX } from './key-table.js';
@@ -62,11 +62,6 @@ export interface KeyUseRecord {
   readonly dayCalls: number;
   /** When the counts were read. */
   readonly takenMs: WallMs;
-}
-
-/** Whether the key has limits of its own. */
-export function isLimited({ limits }: KeyRecord): boolean {
-  return hasQuotas(limits);
 }
 
 /** `sk-` and four characters. */

@@ -2,11 +2,10 @@
  * Creates, finds, lists, limits, disables, rotates and deletes keys. registry.ts makes the object for the
  * admin interface and the commands. Main thread of a gateway process, or a command.
  *
- * Must hold: a change is on disk first and then in the live state. From its creation to its deletion a key is
- * both on disk and in the key table. A rejected request leaves no trace. Test:
- * test/unit/registry/registry-keys.test.ts.
+ * Must hold: from its creation to its deletion a key is both on disk and in the key table (commitAndApply). A
+ * rejected request leaves no trace. Test: test/unit/registry/registry-keys.test.ts.
  */
-import { NO_QUOTAS, type QuotaLimits } from '../core/quotas.js';
+import { hasQuotas, NO_QUOTAS, type QuotaLimits } from '../core/quotas.js';
 import type { AccountIndex, KeyIndex, WallMs } from '../core/units.js';
 import type { AccountRecord } from './account-record.js';
 import type { Accounts } from './accounts.js';
@@ -17,7 +16,6 @@ import {
   expiryOf,
   type InheritedUse,
   isExpired,
-  isLimited,
   type KeyRecord,
   type KeyUseRecord,
   prefixOf,
@@ -165,7 +163,7 @@ export class Keys {
     assertRotatable(former, nowMs);
     const account = this.#accounts.recordOf(former.accountId);
     // The new key gets this use as a row of key use and, with a quota record, a row of quota use.
-    const formerUse = isLimited(former) ? live.useForSuccessor(former, nowMs) : undefined;
+    const formerUse = hasQuotas(former.limits) ? live.useForSuccessor(former, nowMs) : undefined;
     const inherited = live.inheritsByRecord ? formerUse : undefined;
     const created = this.#putNew(account, former, this.takeSlots(1)[0]!, inherited);
     const { index, id: replacedById } = created.record;

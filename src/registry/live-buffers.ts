@@ -14,7 +14,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { invariant } from '../core/errors.js';
 import { GROUP_DEPTH_MAX } from '../core/limits.js';
-import { NO_QUOTAS } from '../core/quotas.js';
+import { hasQuotas, NO_QUOTAS } from '../core/quotas.js';
 import {
   asPicoUnits,
   asWallMs,
@@ -28,7 +28,7 @@ import type { AccountState, Ledger } from '../ledger/ledger.js';
 import type { AccountRecord, GroupRecord, SpendingRecord } from './account-record.js';
 import { type Catalog, isListed, NO_PLAN_INDEX } from './catalog.js';
 import type { GroupNames } from './group-names.js';
-import { isLimited, type KeyRecord, type KeyUseRecord } from './key-record.js';
+import type { KeyRecord, KeyUseRecord } from './key-record.js';
 import type { KeyTable } from './key-table.js';
 import { minuteDayCountsOf, type QuotaUseRecord, type UsedScope } from './quota-use.js';
 import type { GroupStore, RecordStore } from './record-store.js';
@@ -211,7 +211,7 @@ export function restoreModelUse(
 export function applyKey(record: KeyRecord, live: LiveBuffers): void {
   const { index, digest, accountIndex, active, expiresSeconds, isPrivate = false } = record;
   const { ledger, keyTable } = live;
-  const hasLimits = isLimited(record);
+  const hasLimits = hasQuotas(record.limits);
   if (keyTable.has(index) && keyTable.find(digest) !== index) keyTable.remove(index);
   if (!keyTable.has(index)) {
     // A listener reads the ledger's record of the account as soon as it finds the key.

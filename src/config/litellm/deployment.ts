@@ -154,7 +154,7 @@ function upstreamOf(read: ReadEntry, context: DeploymentContext): Upstream | und
     );
   if (speaks === 'vertex' && !VERTEX_MODEL.test(providerModel.model))
     params.remark('model', 'the provider vertex serves Gemini and Claude alone: calls of another model fail');
-  const hasEntra = ENTRA_NAMES.some((parameterName) => isGiven(parameterName, params, credentials));
+  const hasEntra = ENTRA_NAMES.some((name) => (params.peek(name) ?? credentials?.peek(name)) !== undefined);
   const key = keyOf(params, modelName, provider, hasEntra, parameter, variables);
   const isAuthorised = credentialSettingOf({ ...settings, key }) !== undefined;
   const { headers, betas } = headersOf(params, modelName, { speaks, isAuthorised, parameter }, variables);
@@ -216,11 +216,6 @@ function credentialsOf(params: ImportMap, { credentials }: DeploymentContext): I
   const values = credentials.get(credentialName);
   if (values === undefined) params.remark('litellm_credential_name', 'credential_list has no such entry');
   return values;
-}
-
-/** Whether the entry or its credential has the parameter. Does not mark it as read. */
-function isGiven(name: string, params: ImportMap, credentials: ImportMap | undefined): boolean {
-  return params.peek(name) !== undefined || credentials?.peek(name) !== undefined;
 }
 
 /**

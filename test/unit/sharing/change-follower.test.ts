@@ -1,7 +1,8 @@
 /** Several processes on one registry: what one changes all have in their buffers. */
 import t from 'tap';
 import { asAccountIndex, asGroupIndex, asKeyIndex } from '#src/core/units.js';
-import { isLimited, type KeyRecord } from '#src/registry/key-record.js';
+import { hasQuotas } from '#src/core/quotas.js';
+import type { KeyRecord } from '#src/registry/key-record.js';
 import { ChangeFollower } from '#src/sharing/change-follower.js';
 import { Store } from '#src/store/store.js';
 import { CATALOG, ListLog } from '../store/support.js';
@@ -365,7 +366,7 @@ function sightOf(store: Store): Sight {
         slot: record.index,
         account: asAccountIndex(record.accountIndex),
         state: record.active ? 'active' : 'disabled',
-        limited: isLimited(record),
+        limited: hasQuotas(record.limits),
         expired: record.expiresSeconds !== undefined && record.expiresSeconds <= nowSeconds,
       })),
   };
