@@ -109,10 +109,7 @@ export class Http1Client implements HttpClient {
     return Promise.resolve();
   }
 
-  /**
-   * Called when a reload has made new targets. Closes connections to all others, those in use when their
-   * calls have ended. A call of a former target that starts later makes a new pool.
-   */
+  /** Closes connections to all other targets, once their calls have ended. Late calls make a new pool. */
   retain(targets: readonly HttpTarget[]): void {
     const kept = new Set(targets);
     for (const target of this.#heads.keys()) if (!kept.has(target)) this.#heads.delete(target);

@@ -104,10 +104,7 @@ export interface HttpCall {
   pause(): void;
   /** Idempotent. */
   resume(): void;
-  /**
-   * The handler needs nothing of what still comes. Resumes the call, so that its connection can be kept, and
-   * closes the connection if the response does not end soon. The handler's methods are still called.
-   */
+  /** Nobody needs what still comes: resumes the call, and closes its connection unless it ends soon. */
   drain(): void;
   /** Ends the call and its connection at once. Idempotent. */
   abort(): void;

@@ -94,10 +94,7 @@ export class Http1Pool implements ConnectionOwner {
     return this.#connections.size === 0 && this.#waiting.size === 0;
   }
 
-  /**
-   * Queues the call. It is sent on a kept connection after this event-loop turn, or on any other once one is
-   * free. Called once for each call; throws if the call waits already.
-   */
+  /** Queues the call, once. It is sent on a kept connection after this turn, or on one that opens. */
   enqueue(call: PooledCall): void {
     this.#waiting.add(call);
     if (this.#idle.length > 0 || this.#justFreed.length > 0) this.#awaitTurn();
@@ -255,10 +252,7 @@ export interface Waiter<T> {
   next: T | undefined;
 }
 
-/**
- * Waiting calls in order. Any of them may leave from anywhere; a call is in one queue at most. A Set would
- * keep ended calls in memory for seconds (core/slot-array.ts). Exported for pool.wait-queue.test.ts.
- */
+/** In order; any may leave. A Set would keep ended calls in memory for seconds (core/slot-array.ts). */
 export class WaitQueue<T extends Waiter<T>> {
   #first: T | undefined;
   #last: T | undefined;

@@ -225,10 +225,7 @@ export class MemberReader extends JsonReader {
     this.recordStored(level.stored[index], start);
   }
 
-  /**
-   * Call after a member's value, which begins at `start`. Adds to `storedMembers` if the value names
-   * something that the provider stores. `kind`: what such a member may name; undefined if nothing.
-   */
+  /** After a member's value, which begins at `start`: adds to `storedMembers` what it names of `kind`. */
   recordStored(kind: StoredKind | undefined, start: number): void {
     if (kind === undefined) return;
     const firstByte = this.bytes[start];

@@ -152,10 +152,7 @@ function scanOf(bytes: Uint8Array, bodyIsAscii: boolean, scanner: Scanner): Body
   }
 }
 
-/**
- * The splice, in bytes, that makes a stream report its usage; undefined if none is needed. A body may lack
- * `stream_options`, have it as null, or have an object, with or without `include_usage`.
- */
+/** The splice, in bytes, that makes a stream report its usage; undefined if none is needed. */
 function usageSplice(scan: BodyScan): Splice | undefined {
   const { request, streamOptions, includeUsage: includeUsageSpan, end, asksForUsage } = scan;
   if (!asksForUsage || request.stream !== true || request.stream_options?.include_usage === true)

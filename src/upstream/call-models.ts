@@ -67,10 +67,7 @@ export class CallModels {
     );
   }
 
-  /**
-   * The model has failed with `error`. Returns undefined if the next model gets the call, else the error for
-   * the caller. (A change to another upstream of the same model is RetryPlan's.)
-   */
+  /** The model has failed. Undefined if the next one gets the call, else the error for the caller. */
   failOver(error: ErrorRecord, fallbackReason: FallbackReason | undefined): ErrorRecord | undefined {
     this.#error ??= error;
     if (!this.hasNext(fallbackReason)) return this.#error;

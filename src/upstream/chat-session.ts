@@ -179,10 +179,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     } else this.#failModel(callerError, failure.isContextTooLong ? 'context_length' : undefined);
   }
 
-  /**
-   * Another attempt follows, if it may. If not, the model has failed: with the last reason that an upstream
-   * gave, else with `#unsupportedError`, else because all upstreams cool down.
-   */
+  /** Another attempt follows; else the model fails: by the last reason, `#unsupportedError`, or cooldowns. */
   #onAttemptFailed(attempt: Attempt, failure: AttemptFailure): void {
     const { retries } = this.#models;
     this.#retryAfterSeconds = shorterWait(this.#retryAfterSeconds, failure.retryAfterSeconds);

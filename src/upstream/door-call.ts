@@ -27,10 +27,7 @@ import { StreamReader } from './stream-reader.js';
 import type { UpstreamTarget } from './target.js';
 
 export interface DoorAttempt {
-  /**
-   * The translated body. Undefined if the bytes pass: then the upstream gets the body of the call, with the
-   * upstream's name of the model. Also undefined if a counter thread translates the body.
-   */
+  /** The translated body. Undefined if the bytes pass, or if a counter thread translates them. */
   readonly body: string | undefined;
   /** The path of the request; undefined for the target's own path, or if the provider makes the path. */
   readonly path: string | undefined;

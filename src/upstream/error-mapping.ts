@@ -239,10 +239,7 @@ export function invalidResponseFailure(detail: string): AttemptFailure {
   };
 }
 
-/**
- * For a response, or an event of a stream, that is longer than the gateway takes. Not the upstream's failure:
- * callers can cause it, by many choices, or a long request that is repeated.
- */
+/** Callers can cause it, by many choices or a long request that is repeated: not the upstream's failure. */
 export function tooLongFailure(detail: string): AttemptFailure {
   return { ...invalidResponseFailure(detail), reason: 'its answer was too long', isOurs: true };
 }

@@ -125,12 +125,8 @@ export class RetryPlan {
     if (spentMs >= taken.target.totalTimeoutMs) return undefined;
     if (this.#balancer.isAnyLeft(this.#triedIndices, this.#account, this.tokens)) return 0;
     // If none of the others was tried, the same upstream is tried again, as if it were alone.
-    const pauseMs = this.#planRepeatMs(
-      taken,
-      failure,
-      wasSent,
-      this.#startMs + spentMs - this.#firstAttemptMs,
-    );
+    const attemptsMs = this.#startMs + spentMs - this.#firstAttemptMs;
+    const pauseMs = this.#planRepeatMs(taken, failure, wasSent, attemptsMs);
     if (pauseMs !== undefined) return pauseMs;
     // After 0 the next `take` returns undefined, and the call waits until an upstream is below its limits.
     return this.noRoom() === undefined ? undefined : 0;

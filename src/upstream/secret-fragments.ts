@@ -182,10 +182,7 @@ function bareOf(lower: string): string {
   return lower.replace(/[^0-9a-z]+/g, '');
 }
 
-/**
- * What the text decodes to, as a whole and in its parts, in each encoding. A run may begin within a unit (4
- * characters of Base64, 2 of hexadecimal), so each offset is tried.
- */
+/** What the text decodes to, whole and in parts. A run may begin within a unit: each offset is tried. */
 function decodingsOf(text: string): string[] {
   const decoded: string[] = [];
   const unescaped = text.replace(ESCAPE, (escape: string, ...rest: unknown[]) => {

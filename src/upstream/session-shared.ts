@@ -48,10 +48,7 @@ const NO_SESSION: UpstreamSession = {
   crash: () => undefined,
 };
 
-/**
- * Returns `start` as a StartSession that does not throw: a bug before the session has begun, such as a model
- * that the worker's routes do not have, fails that call, and not the worker with all of its calls.
- */
+/** Makes `start` one that does not throw: a bug, such as an unknown model, fails its call, not the worker. */
 export function guarded(errors: ErrorLog, start: StartSession): StartSession {
   return (request, downstream) => {
     try {

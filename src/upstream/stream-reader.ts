@@ -82,10 +82,7 @@ export class StreamReader extends EventReader {
     return this.hasEndEvent || (this.#haveChoicesEnded && this.#choiceEnds.size >= this.#choices);
   }
 
-  /**
-   * All choices that have come have ended. Other choices may still come. But some upstreams send one choice
-   * however many were requested, so at the end of the response this is enough.
-   */
+  /** All that have come have ended. At the end this is enough: some send one, whatever was requested. */
   get #haveChoicesEnded(): boolean {
     return this.#openChoices === 0 && this.#choiceEnds.size > 0;
   }

@@ -250,10 +250,7 @@ function completionTexts({ completionForm, completion, texts }: CountRequest): [
   return [...streamTexts];
 }
 
-/**
- * The body of a call as a chat completion has it, for a count of its prompt. The door has checked the body
- * when the call came. `door`: the position in DOOR_NAMES. `thoughtsBack`: as in CountRequest.
- */
+/** The body as a chat completion has it, for a count of its prompt. The door has checked it. */
 function countedBodyOf(
   door: number,
   body: string | Uint8Array,

@@ -13,10 +13,7 @@ const ALL = 0;
 /** The word of what the worker of that index holds. */
 const wordOf = (worker: number): number => 1 + worker;
 
-/**
- * What the workers of a process hold, in 64-bit words that only this file knows: ALL, one for each worker. A
- * plain record, for a thread's `workerData`. `max`: the bound of ALL.
- */
+/** For a thread's `workerData`. 64-bit words: ALL, and one for each worker. `max`: the bound of ALL. */
 export interface BudgetRecord {
   readonly buffer: SharedArrayBuffer;
   readonly max: number;

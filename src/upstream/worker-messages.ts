@@ -90,10 +90,7 @@ export type CounterTask =
   | { readonly kind: 'count'; readonly request: CountRequest }
   | { readonly kind: 'count_on'; readonly rest: CountRest };
 
-/**
- * The result of a time slice: that of the job, or what is left for its next slice, of a `count` or `count_on`
- * alone. The results are of `parse`, of `translate`, and of the two counts.
- */
+/** The result of the job, or what is left of a `count` or `count_on` for its next time slice. */
 export type SliceResult =
   | { readonly over: true; readonly result: ChatRequestResult | LargeTranslated | Usage }
   | { readonly over: false; readonly rest: CountRest };
