@@ -42,21 +42,17 @@ type BucketState = readonly [tick: number, granted: readonly (readonly [node: st
 export class MinuteBuckets {
   /** Permits that were granted and not given back, by the tick in which they expire, then by node. */
   readonly #buckets = new Map<number, Map<string, number>>();
-  readonly #numbers = new Map<string, number>();
+  readonly #numbers: Map<string, number>;
+
+  /** `buckets` and `numbers`: of a `state`, or of what was used before anything was granted. */
+  constructor(buckets: readonly BucketState[] = [], numbers: ScopeState['numbers'] = []) {
+    for (const [tick, granted] of buckets) this.#buckets.set(tick, new Map(granted));
+    this.#numbers = new Map(numbers);
+  }
 
   /** The number of each node's last ask (AskOrder), by node. */
   get numbers(): ReadonlyMap<string, number> {
     return this.#numbers;
-  }
-
-  /** Sets the number of a node's last ask, from a `state`. */
-  putNumber(node: string, number: number): void {
-    this.#numbers.set(node, number);
-  }
-
-  /** Sets a bucket, from a `state` or from what was used before anything was granted. */
-  put(tick: number, granted: BucketState[1]): void {
-    this.#buckets.set(tick, new Map(granted));
   }
 
   /** The buckets that still weigh. */
@@ -175,7 +171,7 @@ export const NO_MONEY: AccountMoney = { credited: asPicoUnits(0n), spent: asPico
 
 export class ScopeGrants {
   readonly #readMoney: () => AccountMoney;
-  readonly #minute = new MinuteBuckets();
+  readonly #minute: MinuteBuckets;
   readonly #stocks = new Map<StockName, GrantedStock>();
   /**
    * Stocks of a newer version, which other processes of the host may run. This version has no limit for them,
@@ -186,22 +182,19 @@ export class ScopeGrants {
   /**
    * `readMoney`: is called for each ask for money, and for a view. May throw, and `reply` or `view` with it.
    */
-  constructor(readMoney: () => AccountMoney) {
+  constructor(readMoney: () => AccountMoney, minute = new MinuteBuckets()) {
     this.#readMoney = readMoney;
+    this.#minute = minute;
   }
 
   /** The grants of a `state`. Throws if a count of permits or of a stock is damaged. */
   static fromState(state: ScopeState, readMoney: () => AccountMoney): ScopeGrants {
-    const grants = new ScopeGrants(readMoney);
-    for (const [tick, granted] of state.buckets) {
-      assertWhole(tick, ...granted.map(([, count]) => count));
-      grants.#minute.put(tick, granted);
-    }
+    for (const [tick, granted] of state.buckets) assertWhole(tick, ...granted.map(([, count]) => count));
+    const grants = new ScopeGrants(readMoney, new MinuteBuckets(state.buckets, state.numbers));
     for (const row of state.stocks) {
       if (isOfNewerVersion(row)) grants.#newerStocks.push(row);
       else grants.#put(GrantedStock.fromState(row));
     }
-    for (const [node, number] of state.numbers) grants.#minute.putNumber(node, number);
     return grants;
   }
 
@@ -211,11 +204,11 @@ export class ScopeGrants {
     nowMs: number,
     readMoney: () => AccountMoney,
   ): ScopeGrants {
-    const grants = new ScopeGrants(readMoney);
     // `ageMs` is below 0 if the clock was set back since. Then the use counts as new: it weighs too long, not
     // too short.
     const tick = Math.floor((nowMs - Math.max(0, ageMs)) / GRANT_TICK_MS);
-    if (minuteUsed > 0) grants.#minute.put(tick, [[NO_NODE, minuteUsed]]);
+    const minute = new MinuteBuckets(minuteUsed > 0 ? [[tick, [[NO_NODE, minuteUsed]]]] : []);
+    const grants = new ScopeGrants(readMoney, minute);
     for (const [name, { period, used }] of entriesOf(stocks))
       grants.#put(GrantedStock.fromUse(name, period, BigInt(used), nowMs - Math.max(0, ageMs)));
     return grants;
