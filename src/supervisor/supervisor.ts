@@ -209,24 +209,20 @@ class Supervisor {
 
   async #load({ dryRun }: ReloadRequest): Promise<Settings> {
     try {
-      return await this.#read();
+      const loaded = await this.#loadWithin();
+      // Without a file `load` returns the built-in settings. They must not replace the settings of a file
+      // that is missing for a moment.
+      if (this.#source !== undefined && loaded.source === undefined)
+        throw new ConfigError([`${this.#source} is not there any more: put it back, and reload`]);
+      this.#latest = loaded;
+      this.#watch.recordRead(filesOf(loaded.source, loaded.settings));
+      return loaded.settings;
     } catch (error) {
       // The cause may be the disk, or a file that is not yet watched. Then no watched file changes when the
       // cause has passed, so the watch reports the files again.
       if (!dryRun) this.#watch.setApplied(false);
       throw error;
     }
-  }
-
-  async #read(): Promise<Settings> {
-    const loaded = await this.#loadWithin();
-    // Without a file `load` returns the built-in settings. They must not replace the settings of a file that
-    // is missing for a moment.
-    if (this.#source !== undefined && loaded.source === undefined)
-      throw new ConfigError([`${this.#source} is not there any more: put it back, and reload`]);
-    this.#latest = loaded;
-    this.#watch.recordRead(filesOf(loaded.source, loaded.settings));
-    return loaded.settings;
   }
 
   /**
