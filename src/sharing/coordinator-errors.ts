@@ -22,10 +22,7 @@ import { GRANT_TICK_MS } from './grant-policy.js';
 export class DamagedScopes {
   readonly #log: Pick<Log, 'error'>;
   readonly #message: string;
-  /**
-   * Scopes that were logged. Never more than the ledger has. None is forgotten: a row that is mended and then
-   * damaged again is rare, and the same row is met at each exchange.
-   */
+  /** Those that were logged, at most all of the ledger: a damaged row is met again at each exchange. */
   readonly #loggedScopes = new Set<string>();
 
   /** `message` says what is damaged. It also says what to do, unless the fields of `logOnce` do. */
@@ -72,10 +69,7 @@ export function unknownReply({ minute, stocks = {} }: LeaseAsk, nowMs: number): 
   };
 }
 
-/**
- * How many kinds are remembered. A forgotten one is logged again, so more kinds that alternate would fill the
- * log; but a program has few bugs at a time.
- */
+/** How many kinds are remembered; a forgotten one is logged again. A program has few bugs at a time. */
 const KINDS_MAX = 50;
 /** Messages that differ only in numbers are of one kind. Messages with other names are of other kinds. */
 const NUMBERS = /\d+/g;

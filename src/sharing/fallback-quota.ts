@@ -141,10 +141,7 @@ class StockQuota {
     this.#held = 0n;
   }
 
-  /**
-   * What calls ask for at once. 0 for calls and call slots, of which a call takes one. Of any other stock one
-   * call may need much of what remains.
-   */
+  /** What calls ask for at once, as one call may need much of it; 0 for calls and slots: it takes one. */
   get #neededAtOnce(): bigint {
     return this.#name.startsWith('calls_') ? 0n : this.#lastReport.most;
   }
@@ -276,10 +273,7 @@ export class FallbackQuota {
     return false;
   }
 
-  /**
-   * Permits are returned all or none. If fewer are to be set aside than are held, all are returned, and a
-   * later ask gets fewer.
-   */
+  /** Permits are returned all or none: if fewer are to be set aside, a later ask gets these. */
   #minuteAsk(limit: number, nowMs: number, keepsNothing: boolean): MinuteAsk {
     const { count = 0, expiresMs = 0 } = keepsNothing ? {} : (this.#permits ?? {});
     const remaining = this.#minuteRemaining;

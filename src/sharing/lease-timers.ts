@@ -13,10 +13,7 @@ export const TIMER_EARLY_MS = 1;
 export interface LeaseTimers {
   /** Runs `act` after the present turn of the event loop, so that all asks of the turn are sent together. */
   soon(act: () => void): void;
-  /**
-   * Runs `act` once, after `ms`. Returns a function that cancels it. Until either, the timer keeps the
-   * process alive.
-   */
+  /** Runs `act` once, after `ms`; until then keeps the process alive. Returns a function that cancels it. */
   after(ms: number, act: () => void): () => void;
 }
 

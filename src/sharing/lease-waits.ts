@@ -89,14 +89,10 @@ export class LeaseWaits {
     }
   }
 
-  /**
-   * Ends the wait, or puts its deadline off by LATE_MS_MAX, once, if the coordinator has not replied. That
-   * includes a failed exchange: the next one begins before the later deadline.
-   */
+  /** Ends the wait, or puts its deadline off, once, if no reply came or an exchange failed. */
   #decideOverdue(wait: Wait, nowMs: number): void {
     const { contact } = this.#options;
-    // A coordinator that is lost may have more by now than its last reply said, so the request is not
-    // refused.
+    // A lost coordinator may have more by now than its last reply said, so the request is not refused.
     if (!contact.isLost) this.#decide(wait, new Map());
     else if (wait.isOverdue || contact.isLostForLong(nowMs)) this.#endLost(wait, nowMs);
     if (!this.#waits.has(wait)) return;

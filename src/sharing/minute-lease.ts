@@ -236,10 +236,7 @@ export class MinuteLease {
     return [...this.#grants].sort((first, second) => second.tick - first.tick);
   }
 
-  /**
-   * Adds unused permits to `#returned`. All others of `#grants` are used: none is left in shared memory, so
-   * `#grants` is empty afterwards.
-   */
+  /** Adds unused permits to `#returned`, and empties `#grants`: all others were used. */
   #return(permits: number, nowMs: number): void {
     let toReturn = permits;
     for (const grant of this.#longestFirst()) {
@@ -253,10 +250,7 @@ export class MinuteLease {
     this.#grants = [];
   }
 
-  /**
-   * Takes out of `#grants` the permits that the next ask names as used, if the permits in shared memory are
-   * valid for long enough.
-   */
+  /** Takes the permits that the next ask names as used out of `#grants`; none that expire soon. */
   #takeUsed(nowMs: number): GrantedPermits[] {
     const used: GrantedPermits[] = [];
     let toName = this.#usedOfLongGrants(nowMs);

@@ -27,10 +27,7 @@ export class RegistryDiverged extends Error {
   }
 }
 
-/**
- * Thrown if another process has changed the store, or another host the shared registry, since the work began.
- * Whoever catches it reads both again.
- */
+/** Another process has changed the store, or another host the registry, meanwhile: read both again. */
 export class Superseded extends Error {}
 
 /** After how many seconds a client may send again a change that was not made. */
@@ -103,10 +100,7 @@ export function joinFailure(error: unknown): unknown {
   );
 }
 
-/**
- * The rejection of a change that may have been made. It is no 503, after which a client may send the change
- * again by itself, so that it is made twice.
- */
+/** The rejection of a change that may have been made: no 503, after which clients repeat it by themselves. */
 export function unknownFate(): ProxyError {
   const message =
     'It is not known whether this was changed: the registry that hosts share was lost in the midst of it. ' +

@@ -19,15 +19,9 @@ import type { JournalRecord } from '../ledger/journal-layout.js';
 import { IDLE_MS_PLENTIFUL } from './lease-terms.js';
 import { type LeaseTimers } from './lease-timers.js';
 
-/**
- * How many entries there may be, of some 200 bytes each; further charges stay uncovered. Only upstreams that
- * report nonsense make so many.
- */
+/** How many entries there may be, of some 200 bytes; only upstreams that report nonsense make so many. */
 const ENTRIES_MAX = 10_000;
-/**
- * How long an entry waits before it is due if responses wait until their charge is on disk: until then such a
- * charge may be reversed.
- */
+/** If responses wait until their charge is on disk, it may be reversed until then: an entry is due later. */
 export const COLLECT_HELD_AFTER_MS = 2 * COMMIT_WAIT_MS_MAX;
 /** An entry that is due for so long is dropped. By then others have given back what lay idle. */
 export const COLLECT_FOR_MS = 2 * IDLE_MS_PLENTIFUL;

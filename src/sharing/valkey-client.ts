@@ -132,10 +132,7 @@ export class ValkeyClient {
     return this.#lastError;
   }
 
-  /**
-   * Runs a script, in two round trips if the server does not know it yet. All keys must have one hash tag.
-   * Rejects with ValkeyError.
-   */
+  /** Runs a script, in one or two round trips. Its keys must have one hash tag. Rejects with ValkeyError. */
   async run(
     script: ValkeyScript,
     keys: readonly string[],

@@ -116,10 +116,7 @@ export interface RawAsk {
   readonly inherited?: Pick<InheritedUse, 'minuteUsed' | 'takenMs'> & { readonly stocks: readonly object[] };
 }
 
-/**
- * Encodes one ask. `spent` and `credited` are sent if the ask names the balance, `inherited` if the scope is
- * a key that was rotated.
- */
+/** Encodes one ask. `spent` and `credited` are sent with a balance; `inherited`: of a rotated key. */
 export function encodeAsk(
   { scope, minute, stocks = {} }: LeaseAsk,
   spent: VersionedTotal | undefined,

@@ -291,10 +291,7 @@ export const EXCHANGE_SCRIPT = nodeScript<ExchangeHead, RawAsk, Exchanged>(
 /** Of these the statuses by which the server has lost data, or counts as one that has. */
 export const LOSSES: ReadonlySet<RefusedStatus> = new Set(['unknown', 'report', 'quarantine', 'aged']);
 
-/**
- * The error for a refused exchange. `waitMs` is how long a quarantine still lasts; `awaited` are some of the
- * places that the server waits for.
- */
+/** The error for a refused exchange. `waitMs`: how long a quarantine still lasts. */
 export function lossOf(status: RefusedStatus, waitMs = 0, awaited: readonly string[] = []): CoordinatorLost {
   const seconds = Math.ceil(waitMs / 1_000);
   const missing = `${awaited.join(', ')} and maybe others have not`;

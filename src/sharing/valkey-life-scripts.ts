@@ -68,9 +68,6 @@ type Entered =
  *     mute      The server checks whether it has lost something and awaits the mark of this place, but
  *               another life of the place has come. What the former life heard is not known: `lose`.
  *
- * `lose` begins a new epoch, whose name it makes itself: every place is awaited, and nothing is granted for
- * QUARANTINE.
- *
  * Checks may change the state of the partition, but the node is not written before all of them have passed.
  */
 export const ENTER_SCRIPT = nodeScript<EnterHead, never, Entered>(

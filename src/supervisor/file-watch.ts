@@ -55,10 +55,7 @@ export class FileWatch {
   /** How many polls remain until the files are reported again; 0 if they will not be. */
   #retryPollsLeft = 0;
 
-  /**
-   * Call it when the files have just been read: what has changed since then is reported when the watch is
-   * switched on.
-   */
+  /** Call it when the files have just been read: later changes are reported once the watch is on. */
   constructor(options: FileWatchOptions) {
     this.#options = options;
     this.recordRead(this.#files());

@@ -91,10 +91,7 @@ export class GroupSnapshots {
     return next;
   }
 
-  /**
-   * Asks every process and stores nothing, because an old reply does not answer a later question. Leaves out
-   * processes that have ended meanwhile.
-   */
+  /** Asks every process that runs, and stores nothing: an old reply does not answer a later question. */
   async #ask(kind: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot> {
     const replies = await Promise.all(
       [...this.#running.keys()].map(async (process) => ({
