@@ -12,10 +12,10 @@
  * that no process opens or writes the file while another process writes (test/unit/store/environment.test.ts:
  * opened and killed beside writers; test/unit/tree.test.ts: who may import lmdb).
  *
- * The gate is the writers' lock of a second LMDB file, `<path>-gate`. Opening that file needs no gate: no
- * transaction ever commits to it, so nothing can be lost. If a process dies, the lock is free for the next
- * one; telemetry/main-watchdog.ts wakes processes that go on waiting for a dead process. The gate can be
- * removed when a release of lmdb has the fix; test/unit/store/environment.test.ts must then pass without it.
+ * The gate is the writers' lock of a second LMDB file, `<path>-gate`, which needs no gate: no transaction
+ * ever commits to it. If a process dies, the lock is free; telemetry/main-watchdog.ts wakes processes that go
+ * on waiting for a dead process. The gate can go when a release of lmdb has the fix and
+ * test/unit/store/environment.test.ts passes without it.
  */
 import { spawnSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';

@@ -7,14 +7,13 @@
  *     [seconds of the ring's spans, position]              → the span, as JSON
  *     ['accounts', seconds of the ring's spans, position]  → the span by account, as JSON
  *
- * A ring's positions are used round-robin: a span overwrites the span that began `spans` spans earlier, so
- * the table does not grow. After a long stop, or if a later version gives a ring fewer spans, rows stay that
- * are too old. Nobody removes them: `read` returns them, and Rings.restore of telemetry/history.ts drops
- * them. If a later version changes the `seconds` of a ring, the old rows are never read again.
+ * A span overwrites the span that began `spans` spans earlier, so the table does not grow. Rows that are too
+ * old stay after a long stop, or if a later version gives a ring fewer spans: `read` returns them, and
+ * Rings.restore of telemetry/history.ts drops them. Rows of a ring whose `seconds` were changed are never
+ * read again.
  *
  * Must hold: `read` skips rows that it cannot read and never throws because of a row, so that a later format
- * of spans needs no migration (test/unit/store/history-rows.test.ts). No two rings of HISTORY_RINGS have the
- * same `seconds`, because it names the ring on disk.
+ * of spans needs no migration (test/unit/store/history-rows.test.ts).
  */
 import { parsedJson } from '../core/json.js';
 import { noStats, type AccountSpan, type AccountSpanOfRing } from '../telemetry/account-history.js';

@@ -1,18 +1,17 @@
 /**
  * The write-behind buffer of key uses: which keys were used since their rows were written. flush.ts uses it
- * on the main thread of a gateway process. gateway/accounting.ts makes a KeyUses, if this process alone
- * writes the rows; gateway/shared-accounting.ts a SharedKeyUses, if several processes add to them.
- *
- * A listener marks a key as dirty once a second while it is used, and at each call if the key has limits of
- * its own. However often a key is marked, a flush writes one row.
+ * on the main thread of a gateway process: a KeyUses (gateway/accounting.ts) if this process alone writes the
+ * rows, a SharedKeyUses (gateway/shared-accounting.ts) if several processes add to them. A listener marks a
+ * key as dirty once a second while it is used, and at each call if the key has limits of its own.
  *
  *     addCharged, drain   the keys of drained charges, and the ledger's dirty keys, wait for their rows
  *     rows                in the transaction: a row for each waiting key; if it fails, the keys still wait
  *     recordWritten       the transaction is on disk: no key waits
  *
- * Must hold: `rows` is called in the transaction that writes the rows, and `recordWritten` only when this
- * transaction is on disk; otherwise calls of a shared day are counted twice
- * (test/unit/store/recovery.test.ts, test/unit/store/shared-books.test.ts; this file has no test of its own).
+ * Must hold: this order, or calls of a shared day are counted twice. No `addCharged` or `drain` comes between
+ * the last two, which would drop their keys without a row: flush.ts awaits nothing in between, and after a
+ * failed commit that proves to be on disk calls `recordWritten` before it drains anything
+ * (test/unit/store/recovery.test.ts, test/unit/store/shared-books.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import type { KeyIndex } from '../core/units.js';
@@ -70,11 +69,7 @@ export class KeyUses {
     return rows;
   }
 
-  /**
-   * Call when the result of `rows` is on disk. No `addCharged` or `drain` may come between `rows` and
-   * `recordWritten`, which would drop their keys without a row. flush.ts awaits nothing in between. If a
-   * failed commit proves to be on disk all the same, flush.ts calls this before it drains anything.
-   */
+  /** Call when the result of `rows` is on disk. */
   recordWritten(): void {
     this.#waiting.clear();
   }

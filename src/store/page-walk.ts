@@ -5,12 +5,9 @@
  *
  * LMDB maps the file and follows page numbers without checking them (tried with lmdb 3.5.6). A missing page
  * ends the process with SIGBUS; a garbage page aborts the process, or reads as an empty page. The supervisor
- * would then restart the gateway forever.
- *
- * Comparing the file's length with its last page is not enough. LMDB never writes pages at the end that one
- * transaction used and freed, so 39 of 100 sound files were shorter than the last page they name. And a file
- * with a garbage page has its full length, but ends the gateway. So this walk visits all pages in use: 0.4 s
- * a GB.
+ * would then restart the gateway forever. The file's length tells neither: LMDB never writes pages at the end
+ * that one transaction used and freed, so 39 of 100 sound files were shorter than the last page they name. So
+ * this walk visits all pages in use: 0.4 s a GB.
  *
  * Must hold: a sound file is never called damaged, even if another process writes to the file meanwhile
  * (test/unit/store/page-walk.test.ts: sound files pass; a file cut at any length).

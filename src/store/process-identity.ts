@@ -1,13 +1,12 @@
 /**
  * The identity of a process: its pid, its start time and the boot it runs in, as Linux's `/proc` shows them,
  * because a pid alone is reused. store-hold.ts, sharing/lmdb-coordinator.ts (nodes) and
- * sharing/shared-locks.ts (idempotency locks) write the identity of a process into a row. The row is void
- * once that process has ended. flush.ts and host-clocks.ts need the boot alone. Main thread, or a command.
+ * sharing/shared-locks.ts (idempotency locks) write it into rows that are void once the process has ended.
+ * flush.ts and host-clocks.ts need the boot alone. Main thread, or a command.
  *
- * A process counts as ended if `/proc` lacks it, hides it (NO_PROCESS_ERRORS) or shows it as a zombie. It
- * lacks the processes of other PID namespaces, so one of another container counts as ended. Only
- * store-hold.ts meets such processes, and asks the kernel's locks too. All other callers run under the store
- * hold, so their rows name processes of this supervisor, or processes that have ended.
+ * A process counts as ended if `/proc` lacks it, hides it (NO_PROCESS_ERRORS) or shows it as a zombie; so
+ * does one of another container (PID namespace). Only store-hold.ts meets those, and asks the kernel's locks
+ * too: under the store hold rows name processes of this supervisor, or processes that have ended.
  *
  * Must hold: a process counts as running if `/proc` cannot be read for any other reason, such as EMFILE
  * (test/unit/store/process-identity.test.ts). An identity begins with the pid and a space, because

@@ -4,10 +4,9 @@
  * gateway alone writes the rows, SharedQuotaUses (gateway/shared-accounting.ts) if several gateways add to
  * them.
  *
- * Must hold: a listener counts a call's use before it appends the call to its journal, so that the use of
- * each charge that a flush writes is in the same transaction or an earlier transaction. `recordWritten` is
- * called only when the rows are on disk, or shared rows count a use twice
- * (test/unit/store/quota-uses.test.ts).
+ * Must hold: a listener counts a call's use before it appends the call to its journal, so that a flush writes
+ * the use of each charge with it or before. `recordWritten` is called only when the rows are on disk, or
+ * shared rows count a use twice (test/unit/store/quota-uses.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import { GROUPS_MAX, MODEL_SCOPES_MAX } from '../core/limits.js';
@@ -64,15 +63,16 @@ export class QuotaUses {
     accounts: Iterable<AccountIndex>,
     keys: Iterable<KeyIndex>,
   ): Generator<readonly [UsedScope, QuotaUseRecord]> {
-    for (const index of accounts) yield* this.#rowsOf({ kind: 'account', index });
-    for (const index of keys) yield* this.#rowsOf({ kind: 'key', index });
-    for (const index of this.#groups) yield* this.#rowsOf({ kind: 'group', index });
+    for (const index of accounts) yield* this.#rowIfAny({ kind: 'account', index });
+    for (const index of keys) yield* this.#rowIfAny({ kind: 'key', index });
+    for (const index of this.#groups) yield* this.#rowIfAny({ kind: 'group', index });
     for (const slot of this.#modelRules) {
       const pair = this.#ledger.modelScopes.pairOf(slot);
       if (pair === undefined) continue;
       const { account: index, modelIndex } = pair;
       const scope = { kind: 'model', index, modelId: this.#modelIdOf(modelIndex) } as const;
-      yield* this.#rowIfAny(scope, this.#useOfModel(slot));
+      const row = this.rowOf(scope, this.#useOfModel(slot));
+      if (row !== undefined) yield [scope, row];
     }
   }
 
@@ -87,19 +87,14 @@ export class QuotaUses {
     return counted;
   }
 
-  #rowsOf(scope: SlotScope): Generator<readonly [UsedScope, QuotaUseRecord]> {
-    return this.#rowIfAny(scope, this.#useOf(scope));
-  }
-
-  /** Yields the row of the scope, if one is to be written. `counted` is undefined if nothing is counted. */
-  *#rowIfAny(
-    scope: UsedScope,
-    counted: QuotaUseRecord | undefined,
-  ): Generator<readonly [UsedScope, QuotaUseRecord]> {
+  /** Yields the row of the scope, if one is to be written. */
+  *#rowIfAny(scope: SlotScope): Generator<readonly [UsedScope, QuotaUseRecord]> {
+    const counted = this.#useOf(scope);
     const row = counted && this.rowOf(scope, counted);
     if (row !== undefined) yield [scope, row];
   }
 
+  /** Undefined if nothing of the scope is counted. */
   #useOf(scope: SlotScope): QuotaUseRecord | undefined {
     const settled = this.#ledger.settledOf(scope);
     const counts = scope.kind === 'group' ? this.#ledger.groups.countsOf(scope.index) : undefined;

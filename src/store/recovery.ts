@@ -6,8 +6,8 @@
  *
  * Must hold: groups are filled before accounts, and keys before their uses. A row that would let calls pass a
  * limit or a balance stops the start with an error that names the row, before any call is served. `recover`
- * awaits nothing, because other processes of the group may write to the store meanwhile: lmdb reads from one
- * snapshot within a turn of the event loop (no test).
+ * stays synchronous: lmdb reads from one snapshot within a turn of the event loop, and other processes of the
+ * group may write meanwhile.
  */
 import { CREDITED_PICO_UNITS_MAX } from '../ledger/balance.js';
 import type { Ledger } from '../ledger/ledger.js';

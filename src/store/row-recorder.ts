@@ -4,9 +4,9 @@
  * from the rows, and hosts send them to each other. Main thread.
  *
  * Must hold: each table that an operator's change writes is watched, except indexes (names, slots), which
- * follow from the watched tables. Rows of a table that is not watched never reach other processes and hosts
+ * follow from the watched tables; others never reach other processes and hosts
  * (test/unit/store/change-feed.shared-changes.test.ts; test/unit/sharing/registry-log.test.ts). A watched
- * table throws if it is written while nothing is recorded, so no such row can miss the feed and the log.
+ * table throws if it is written while nothing is recorded, so no row misses the feed and the log.
  */
 import type { Database, Key } from 'lmdb';
 import { invariant } from '../core/errors.js';

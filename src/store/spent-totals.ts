@@ -6,11 +6,11 @@
  * memory pages that are never touched cost nothing.
  *
  * Must hold:
- * - Amounts come from the journals and not from the ledger's words. Usage on disk comes from the journals,
- *   and money must agree with it; the ledger also has what is still in them (test/unit/store/audit.test.ts).
- * - Between `recordOf` and `recordWritten` of an account nothing is added to that account, or the amount
- *   would count as written. flush.ts writes in one event-loop turn. After a commit that failed it finds out
- *   whether the commit is on disk before it adds anything (test/unit/store/shared-books.test.ts).
+ * - Amounts come from the journals, as usage on disk does: the ledger's words also have what is still in them
+ *   (test/unit/store/audit.test.ts).
+ * - Between `recordOf` and `recordWritten` of an account nothing is added to it, or the amount would count as
+ *   written. flush.ts writes in one event-loop turn, and finds out whether a commit that failed is on disk
+ *   before it adds anything (test/unit/store/shared-books.test.ts).
  */
 import { invariant } from '../core/errors.js';
 import { type AccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';

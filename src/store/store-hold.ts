@@ -6,22 +6,18 @@
  *
  * The hold is needed because a gateway reads accounts and keys at its start: what a command wrote later would
  * be in force only after the next start. The hold is a row that is read and written in one transaction. The
- * row of a process that has died is void.
+ * row of a process that has died is void. It has an LMDB file of its own, `hold.lmdb`, because a start that
+ * rejects the store must leave its file as it is, to the byte.
  *
  * Containers that share a volume do not see each other's processes (PID namespaces), so `/proc` alone does
  * not tell whether the process in the row has died. Therefore whoever has the hold is also a _reader_ of
- * `hold.lmdb`: it has read the file outside of a write. No other process is a reader, because reads within a
- * write make none. LMDB guards a reader's entry by a lock of the kernel on its lock file, which all
- * containers of one machine see, and which ends with its process, even if that is killed. Such a lock needs
- * no clock and no heartbeat, and works on volumes where no Unix socket can be made. If a file system has no
- * such locks, LMDB does not work either. For an older Tollgate, which is no reader, `/proc` decides.
+ * `hold.lmdb`: it has read the file outside of a write; reads within a write make no reader. LMDB guards a
+ * reader's entry by a lock of the kernel, which all containers of one machine see, and which ends with its
+ * process, even if that is killed. It needs no clock, no heartbeat and no Unix socket, and without such locks
+ * LMDB does not work either. For an older Tollgate, which is no reader, `/proc` decides.
  *
- * Gateways of one supervisor that share their limits share the hold. The row then names their group, and lets
- * in further members of it. A gateway that goes on draining after its supervisor has died keeps everybody
- * else out until its end.
- *
- * The row has an LMDB file of its own, `hold.lmdb`, because a start that rejects the store must leave its
- * file as it is, to the byte.
+ * Gateways of one supervisor that share their limits share the hold: the row names their group, and lets in
+ * further members. One that drains after its supervisor has died keeps everybody else out until its end.
  *
  * Must hold: of two processes that are not of one group, one at most has the hold, and a process that has
  * ended has none, whatever PID namespaces they are in. Nobody reads `hold.lmdb` but in a transaction, or with

@@ -6,9 +6,8 @@
  * row that does not match its schema throws StoreError `damaged`.
  *
  * Must hold: rows of the registry (RecordedTable of row-recorder.ts) are put inside `commit`, or in a
- * transaction of change-feed.ts. In another transaction the change log and other hosts would miss them, so
- * the tables throw there (test/unit/store/row-recorder.test.ts). All other rows are of this host alone, such
- * as those of a flush: any transaction may put them, and the tables throw outside of one.
+ * transaction of change-feed.ts; other rows, which are of this host alone, in any transaction. Elsewhere the
+ * tables throw (test/unit/store/row-recorder.test.ts).
  */
 import { statfsSync } from 'node:fs';
 import { asAccountIndex, type AccountIndex, type KeyIndex } from '../core/units.js';

@@ -1,7 +1,7 @@
 /**
- * Responses for replays by Idempotency-Key. A response waits in memory for the flush that writes its charge,
- * and is then on disk (response-table.ts). gateway/idempotency-service.ts makes StoredResponses. flush.ts
- * calls `due`, then `recordWritten` or `recordFailed`, through it. Main thread of a gateway process.
+ * Responses for replays by Idempotency-Key, which wait in memory for the flush of their charge, and are then
+ * on disk (response-table.ts). gateway/idempotency-service.ts makes StoredResponses, of which flush.ts calls
+ * `due`, then `recordWritten` or `recordFailed`. Main thread of a gateway process.
  *
  * Must hold: a response gets to disk in the transaction of its charge or not at all. Otherwise a caller pays
  * twice after a crash, or replays a response that nobody paid (test/durability/crash-idempotency.test.ts).
@@ -104,10 +104,7 @@ export class StoredResponses implements FlushedResponses {
     return true;
   }
 
-  /**
-   * Removes the response of the key, in the flush of the record at `position`, which takes the charge back.
-   * WAITING_MAX does not bound removals.
-   */
+  /** Removes the response, in the flush of the record that takes its charge back. WAITING_MAX is no bound. */
   forget(key: ResponseKey, { listener, position }: ChargePosition): void {
     this.#addWaiting({ record: undefined, key, listener, position });
   }
