@@ -27,7 +27,7 @@ import type { Registry, RegistryService } from '../registry/registry.js';
 import type { HostDirectory } from '../sharing/host-directory.js';
 import { clearLeaseFiles } from '../sharing/lease-file.js';
 import type { CallsUse } from '../sharing/sharing-stats.js';
-import type { LedgerFlush, LedgerFlushOptions } from '../store/flush.js';
+import type { LedgerFlush, FlushContext } from '../store/flush.js';
 import { Store } from '../store/store.js';
 import type { Log } from '../telemetry/log.js';
 import type { SharingSnapshot } from '../telemetry/metrics-source.js';
@@ -215,7 +215,7 @@ export function idempotencyServiceOf(
 export function flushOptionsOf(
   base: AccountingBase,
   storedResponses: IdempotencyService,
-): Omit<LedgerFlushOptions, 'totals' | 'usage' | 'keyUses' | 'quotaUses'> {
+): Omit<FlushContext, 'usage' | 'keyUses' | 'quotaUses'> {
   const { live, ledger, journals, requestPrefixOf, store, usageLog, topAccounts, changed, clock, log } = base;
   return {
     ledger,

@@ -4,8 +4,7 @@
  *
  * - Money and usage come from the journals alone, so that they always agree on disk. The day's calls and the
  *   permits of the minute come from the ledger.
- * - A gateway that has the store for itself writes rows of absolute totals: writing a row twice, or again
- *   after a crash, changes nothing.
+ * - A gateway that has the store for itself writes absolute totals: a row may be written twice.
  * - If several gateways share the store, each adds its own counts to a row, which it reads in the transaction
  *   that writes the row. No count may be added twice, so the transaction also writes a flush mark
  *   (flush-mark.ts), by which a gateway finds out whether a commit that failed is on disk all the same.
@@ -31,12 +30,12 @@ import type { TopAccounts } from '../telemetry/top-accounts.js';
 import { FlushMeter, type FlushSnapshot } from '../telemetry/flush-meter.js';
 import type { Log } from '../telemetry/log.js';
 import type { ResponseChanges } from './response-table.js';
-import type { KeyUses } from './key-uses.js';
+import type { KeyUses, SharedKeyUses } from './key-uses.js';
 import type { FlushMark } from './flush-mark.js';
 import { type HostClocks, hostClocks } from './host-clocks.js';
 import { bootId } from './process-identity.js';
-import type { QuotaUses } from './quota-uses.js';
-import type { FlushedTotals } from './spent-totals.js';
+import type { QuotaUses, SharedQuotaUses } from './quota-uses.js';
+import type { FlushedTotals, SharedSpentTotals, SpentTotals } from './spent-totals.js';
 import type { UsageBook, UsageStore } from './usage-book.js';
 
 /**
@@ -46,10 +45,7 @@ import type { UsageBook, UsageStore } from './usage-book.js';
 const ACCOUNTS_MAX = 20_000;
 const KEYS_MAX = 20_000;
 
-/**
- * Transactions of one run: enough for twice the accounts that a ledger can have (4.2 million). The bound ends
- * a run that cannot keep up with listeners, which go on changing accounts that it has written.
- */
+/** Enough for twice the accounts of a ledger (4.2 million); ends a run that cannot keep up with listeners. */
 const TRANSACTIONS_MAX = 500;
 
 /** While flushes keep failing, a failure is logged this often. */
@@ -95,7 +91,8 @@ interface UsageLogLines {
   write(): void;
 }
 
-export interface LedgerFlushOptions {
+/** The options that a flush has whether it shares its store or not. */
+export interface FlushContext {
   readonly ledger: Ledger;
   /** The journals by the index of their listener. */
   readonly journals: readonly JournalReader[];
@@ -104,16 +101,10 @@ export interface LedgerFlushOptions {
    * because a correction of a call may come after the listener's successor, whose ids differ, has begun.
    */
   readonly requestPrefixOf: (listener: number) => string;
-  /**
-   * `totals`, `usage` and `keyUses` are SpentTotals, UsageBook and KeyUses if this gateway alone writes to
-   * the store; else SharedSpentTotals, SharedUsageBook and SharedKeyUses, and then `mark` is present.
-   */
-  readonly totals: FlushedTotals;
+  /** SharedUsageBook if there is a flush mark: the two classes have the same type. */
   readonly usage: UsageBook;
   readonly keyUses: KeyUses;
-  /** QuotaUses or SharedQuotaUses, likewise. */
   readonly quotaUses: QuotaUses;
-  readonly mark?: FlushMark | undefined;
   readonly store: FlushStore;
   /** Whether new calls are rejected while the store fails. Read at each failure: a reload may change it. */
   readonly rejectOnError: () => boolean;
@@ -132,6 +123,18 @@ export interface LedgerFlushOptions {
   readonly clock: Clock;
   readonly log: Log;
 }
+
+/** A gateway that shares the store leaves flush marks; one that alone writes to it has absolute totals. */
+export type LedgerFlushOptions = FlushContext &
+  (
+    | { readonly totals: SpentTotals; readonly mark?: undefined }
+    | {
+        readonly totals: SharedSpentTotals;
+        readonly keyUses: SharedKeyUses;
+        readonly quotaUses: SharedQuotaUses;
+        readonly mark: FlushMark;
+      }
+  );
 
 export interface FlushState {
   readonly ok: boolean;
@@ -153,10 +156,7 @@ export class LedgerFlush {
   readonly #bootId = bootId();
   /** Accounts whose rows are to be written. A run that fails leaves them to the next. */
   readonly #accounts = new Set<AccountIndex>();
-  /**
-   * The stored responses of the last commit, while it is unknown whether that commit, which failed, is on
-   * disk all the same. Set only if there is a flush mark.
-   */
+  /** The stored responses of a commit that failed, until its flush mark tells whether it is on disk. */
   #unresolved: { readonly responses: ResponseChanges | undefined } | undefined;
   /** Why the last transaction failed; undefined if it succeeded. */
   #lastError: string | undefined;
@@ -195,9 +195,8 @@ export class LedgerFlush {
   }
 
   /**
-   * Call after the journals were drained. Then the use of each charge that was drained is in the next
-   * transaction or an earlier one, because `#count` has added the keys of the charges. Returns how many other
-   * keys were taken, at most KEYS_MAX.
+   * Call after the journals were drained: then the next transaction has the use of each charge, whose keys
+   * `#count` has added. Returns how many other keys were taken, at most KEYS_MAX.
    */
   #drainUses(): number {
     const { keyUses, quotaUses } = this.#options;
@@ -231,9 +230,8 @@ export class LedgerFlush {
 
   /**
    * Call when a listener has ended, before its successor gets another prefix of request ids. As `drain`; but
-   * records that cannot be counted now are queued with the prefix of this listener, as copies, because the
-   * journal reuses its object. If ACCOUNTING_ROWS_WAITING_MAX are queued already, they stay in the journal:
-   * the usage log then gives them the successor's prefix.
+   * records that cannot be counted now are queued with this prefix, as copies, because the journal reuses its
+   * object. Beyond ACCOUNTING_ROWS_WAITING_MAX they stay in it, and the usage log gives them the successor's.
    */
   drainEnded(listener: number): void {
     if (this.drain() || this.#queued.size >= ACCOUNTING_ROWS_WAITING_MAX) return;
@@ -333,7 +331,8 @@ export class LedgerFlush {
   }
 
   #recordWritten(responses: ResponseChanges | undefined): void {
-    const { totals, keyUses, quotaUses, usage, changed, storedResponses } = this.#options;
+    const { keyUses, quotaUses, usage, changed, storedResponses } = this.#options;
+    const totals: FlushedTotals = this.#options.totals;
     for (const account of this.#accounts) totals.recordWritten?.(account);
     changed?.add(this.#accounts, keyUses.waiting);
     this.#accounts.clear();

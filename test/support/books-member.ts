@@ -10,7 +10,7 @@ import { createRing, type JournalRecord } from '#src/ledger/journal-layout.js';
 import { JournalReader, JournalWriter } from '#src/ledger/journal.js';
 import { createGroupNames, GroupNames } from '#src/registry/group-names.js';
 import { createKeyTableBuffers, KeyTable } from '#src/registry/key-table.js';
-import { LedgerFlush, type FlushStore, type LedgerFlushOptions } from '#src/store/flush.js';
+import { LedgerFlush, type FlushStore, type FlushContext } from '#src/store/flush.js';
 import { SharedKeyUses } from '#src/store/key-uses.js';
 import { SharedQuotaUses } from '#src/store/quota-uses.js';
 import { recover } from '#src/store/recovery.js';
@@ -51,7 +51,7 @@ export function joinBooks(
   slot: number,
   life: string,
   through: FlushStore = store,
-  more: Partial<LedgerFlushOptions> = {},
+  more: Partial<Omit<FlushContext, 'usage' | 'keyUses' | 'quotaUses'>> = {},
 ): BooksMember {
   const buffers = createLedgerBuffers({ ...BOUNDS, callsInFlightMax: 16, shared: true });
   const leases = new Leases(buffers, clock);

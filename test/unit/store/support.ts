@@ -17,7 +17,7 @@ import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { createRing, type JournalRecord } from '#src/ledger/journal-layout.js';
 import { JournalReader, JournalWriter } from '#src/ledger/journal.js';
 import { Ledger } from '#src/ledger/ledger.js';
-import { LedgerFlush, type FlushStore, type LedgerFlushOptions } from '#src/store/flush.js';
+import { LedgerFlush, type FlushStore, type FlushContext } from '#src/store/flush.js';
 import { KeyUses } from '#src/store/key-uses.js';
 import { QuotaUses } from '#src/store/quota-uses.js';
 import { SpentTotals } from '#src/store/spent-totals.js';
@@ -170,7 +170,7 @@ export function flushOf(
   house: House,
   log: Log,
   store: FlushStore = house.store,
-  more: Partial<LedgerFlushOptions> = {},
+  more: Partial<FlushContext> = {},
 ): LedgerFlush {
   const { ledger, journalReader, totals, clock } = house;
   return new LedgerFlush({
