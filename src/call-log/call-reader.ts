@@ -9,9 +9,8 @@
  * Must hold:
  * - Pages that continue at a cursor neither skip nor repeat a call, also while processes write
  *   (page-search.ts, newer-calls.ts; test/unit/call-log/call-log.test.ts). Both rely on `#refreshedSegments`:
- *   a segment that it does not list is newer than all that it lists, or was removed.
- * - `refreshTimes` of a segment is awaited before any other method is called (`#refreshedSegments`), because
- *   a segment's times and `isGrowing` are not known before.
+ *   a segment that it does not list is newer than all that it lists, or was removed. Those that it lists have
+ *   their times and `isGrowing`, which are not known before `refreshTimes`.
  * - A segment that cannot be read ends no search, and each search tells of it (failed-reads.ts).
  */
 import { join } from 'node:path';

@@ -5,12 +5,10 @@
  * call-reader.ts and contents-writer.ts list files, there and in commands.
  *
  * Must hold:
- * - No two processes begin a segment with the same number, and the oldest segments are removed first
- *   (test/unit/call-log/call-log.test.ts).
- * - No number is given twice, also after all files were removed and the gateway was started again
- *   (test/unit/call-log/segment-files.test.ts). Readers know a segment by its number, and so does a cursor:
- *   the text by which a client asks for calls that are newer than its last.
- * - A folder that cannot be made is an error, never a wait: the main thread would stop (the same test).
+ * - No number is given twice, by no two processes, and not after all files were removed and the gateway was
+ *   started again: readers and cursors know a segment by its number. The oldest segments are removed first
+ *   (test/unit/call-log/segment-files.test.ts, test/unit/call-log/call-log.test.ts).
+ * - A folder that cannot be made is an error, never a wait: the main thread would stop (the first test).
  */
 import { existsSync, mkdirSync, openSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';

@@ -16,10 +16,9 @@
  * A JSON that would be too long has no extents of the runs, or no runs. An earlier version wrote no
  * extents, and a still earlier one no summary.
  *
- * Must hold: if a segment has a call, one of the extents that the summary names for the call has it. If the
- * summary does not know the extents, it returns undefined, and the caller reads the index
- * (test/unit/call-log/segment-index.test.ts, test/unit/call-log/search-time.test.ts). Later versions read
- * summaries, so a change of the JSON needs another MAGIC.
+ * Must hold: a call of the segment is in one of the extents that the summary names for it; undefined sends
+ * the caller to the index (test/unit/call-log/segment-index.test.ts, test/unit/call-log/search-time.test.ts).
+ * Later versions read summaries, so a change of the JSON needs another MAGIC.
  */
 import { crc32 } from 'node:zlib';
 

@@ -3,9 +3,8 @@
  * call-reader.ts has a Segment for each file, and awaits `refreshTimes` before each search. Main threads;
  * commands.
  *
- * All reads are asynchronous, except those of `blocksAt`. One read brings at most one of these: the summary,
- * the whole index, the extents that the caller asks for, or CHUNK_BYTES of a segment that has no index. Files
- * are opened synchronously, which takes some 5 µs, because the thread pool would take 50.
+ * All reads are asynchronous, except those of `blocksAt`. Files are opened synchronously, which takes some
+ * 5 µs, because the thread pool would take 50.
  *
  * A segment is in one of three states, which `#builtIndex` tells:
  *
@@ -75,11 +74,7 @@ export class Segment {
   #summary: SegmentSummary | undefined;
   /** The length of the file when its extents were read last. */
   #size = 0;
-  /**
-   * Where the index begins, for `extentsWith`. 0 unless `refreshTimes` has read a summary. In a segment that
-   * ended while this object read it, `#readIndex` leaves it 0: then `extentsWith` returns undefined more
-   * often, and its caller reads all extents.
-   */
+  /** Where the index begins, for `extentsWith`; 0 unless `refreshTimes` has read a summary. */
   #indexAt = 0;
   #end = SEGMENT_START.length;
   /**
@@ -113,10 +108,7 @@ export class Segment {
     return this.#builtIndex !== undefined;
   }
 
-  /**
-   * The end of the last whole block, once the extents were read. Until then it is the start of the first
-   * block, also if `refreshTimes` has read the summary.
-   */
+  /** The end of the last whole block, once the extents were read. Until then the start of the first block. */
   get end(): number {
     return this.#end;
   }
