@@ -259,9 +259,7 @@ export class ResponseTable {
     const { answers, answerAges } = this.#tables;
     answers.removeSync([account, key]);
     const ages = Array.from(
-      answerAges
-        .getRange()
-        .filter(({ key: [, ageAccount, ageKey] }) => ageAccount === account && ageKey === key),
+      answerAges.getRange().filter(({ key: age }) => isAge(age) && age[1] === account && age[2] === key),
     );
     return ages.reduce((bytes, { key: age, value }) => bytes + this.#removeRow(age, value, models), 0);
   }
@@ -323,15 +321,22 @@ export class ResponseTable {
       // Copied, because a range must not change while it is iterated.
       const oldest = Array.from(this.#tables.answerAges.getRange({ limit: BATCH_ROWS }));
       for (const { key: age, value } of oldest) {
-        const isExpired = age[0] <= expiredMs && expired < EXPIRED_MAX;
+        const isDamaged = !isAge(age);
+        const isExpired = isDamaged || (age[0] <= expiredMs && expired < EXPIRED_MAX);
         if (!isExpired && bytesLeft <= bytesMax) return bytesLeft;
         if (isExpired) expired++;
-        bytesLeft -= this.#removeRow(age, value, models);
+        if (isDamaged) this.#tables.answerAges.removeSync(age);
+        bytesLeft -= isDamaged ? countedBytesOf(value) : this.#removeRow(age, value, models);
       }
       // No row is left, even if a damaged sum says otherwise.
       if (oldest.length < BATCH_ROWS) return 0;
     }
   }
+}
+
+/** False for a damaged key of a row of ages: it would stay the oldest for ever, or stop the transaction. */
+function isAge(age: Age): boolean {
+  return Array.isArray(age) && age.map((part) => typeof part).join() === 'number,number,string';
 }
 
 function isModelEntry(value: unknown): value is [string, number] {

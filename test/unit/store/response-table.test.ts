@@ -156,6 +156,13 @@ void t.test('a damaged sum or row stops no flush, and the sum is true again', as
     ['a record that does not decode', ({ answers }) => answers.putSync([0, 'a'], asBinary(UNDECODABLE))],
     ['an age', ({ answer_ages }) => answer_ages.putSync([5, 0, 'a'], 'x')],
     ['a negative age', ({ answer_ages }) => answer_ages.putSync([5, 0, 'a'], -1e12)],
+    ...[[1], ['x', 2], [0, -1, 'a'], 1, 'x', true].map(
+      (key) =>
+        [
+          `the key ${inspect(key)} of an age`,
+          ({ answer_ages }) => answer_ages.putSync(key, 600),
+        ] as (typeof damages)[0],
+    ),
     ['a sum far too large', ({ meta }) => meta.putSync('answer_bytes', 1e12)],
   ];
   for (const [name, damage] of damages) {
