@@ -33,10 +33,10 @@ import type { Log } from '../telemetry/log.js';
 import type { SharingSnapshot } from '../telemetry/metrics-source.js';
 import { TopAccounts } from '../telemetry/top-accounts.js';
 import type { GatewayOptions } from './gateway-options.js';
-import type { FlushRequests } from './group-requests.js';
+import type { FlushRequests, ReadAll } from './group-requests.js';
 import { IdempotencyService, type IdempotencyServiceOptions } from './idempotency-service.js';
 import { IdNames } from './id-names.js';
-import type { GroupPosition, GroupSnapshot, SnapshotKind } from './messages.js';
+import type { GroupPosition } from './messages.js';
 import { ChangedScopes } from './changed-scopes.js';
 import type { LiveSettings } from './reload.js';
 import { usageLogOf, type UsageLog } from './usage-log.js';
@@ -51,8 +51,7 @@ export interface AccountingOptions extends Pick<
   readonly upstreams: UpstreamBuffers;
   /** Returns what the request ids of a listener begin with, for the usage log. */
   readonly requestPrefixOf: (listenerIndex: number) => string;
-  /** Asks all gateways, through the supervisor. */
-  readonly readAll: (kind: SnapshotKind, accounts?: readonly string[]) => Promise<GroupSnapshot>;
+  readonly readAll: ReadAll;
 }
 
 /** The shared buffers that listeners work with. */

@@ -28,7 +28,7 @@ import type { Log } from '../telemetry/log.js';
 import { createLeftCallTable } from '../upstream/left-calls.js';
 import { createBudget } from '../upstream/worker-budget.js';
 import { secretsOf } from '../upstream/target.js';
-import { type Accounting, openAccounting } from './accounting.js';
+import { openAccounting } from './accounting.js';
 import { AdminService, type AdminServiceOptions } from './admin-service.js';
 import { CounterPool } from './counter-pool.js';
 import { findPort } from './find-port.js';
@@ -55,29 +55,13 @@ const INLINED_BYTES_MAX = 2_000;
 /** How long a start waits for missing credentials. Calls without their credential get 502. */
 const CREDENTIALS_WAIT_MS = 10_000;
 
-export interface GatewayParts {
-  readonly state: GatewayState;
-  readonly live: LiveSettings;
-  readonly metrics: GatewayMetrics;
-  readonly accounting: Accounting;
-  readonly notifications: Notifications;
-  readonly logs: GatewayLogs;
-  readonly counter: CounterPool;
-  readonly credentials: CredentialKeeper;
-  readonly workers: UpstreamWorkers;
-  readonly listeners: Listeners;
-  readonly stats: Stats;
-  readonly admin: AdminService;
-}
+export type GatewayParts = ReturnType<typeof createParts>;
 
 /**
  * Creates the parts and recovers the accounting; throws what `openAccounting` throws. Starts no thread. Some
  * callbacks name parts that are created further below: they are called only once all parts exist.
  */
-export function createParts(
-  options: GatewayOptions,
-  carryOut: AdminServiceOptions['carryOut'],
-): GatewayParts {
+export function createParts(options: GatewayOptions, carryOut: AdminServiceOptions['carryOut']) {
   const { settings, store, group, openHosts, inForce, supervisor, logSwitch, log, onFatal } = options;
   const state: GatewayState = { ready: false, port: 0, inForce, traces: undefined };
   const requestPrefixes = new Map<number, string>();

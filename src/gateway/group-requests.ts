@@ -78,19 +78,16 @@ export class FlushRequests {
   }
 }
 
+/** Asks all gateways for a snapshot of that kind, through the supervisor. `accounts`: for `calls`. */
+export type ReadAll = (kind: SnapshotKind, accounts?: readonly string[]) => Promise<GroupSnapshot>;
+
 /** Asks all gateways of the process group. Each method resolves within seconds, even if some do not reply. */
 export class GroupRequests {
-  readonly #readAll: (kind: SnapshotKind, accounts?: readonly string[]) => Promise<GroupSnapshot>;
+  readonly #readAll: ReadAll;
   readonly #refresh: () => void;
 
-  /**
-   * `readAll` asks all gateways for a snapshot of that kind, through the supervisor. `refresh` makes later
-   * reads of the store see what the other gateways have written.
-   */
-  constructor(
-    readAll: (kind: SnapshotKind, accounts?: readonly string[]) => Promise<GroupSnapshot>,
-    refresh: () => void,
-  ) {
+  /** `refresh` makes later reads of the store see what the other gateways have written. */
+  constructor(readAll: ReadAll, refresh: () => void) {
     this.#readAll = readAll;
     this.#refresh = refresh;
   }
