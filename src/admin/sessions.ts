@@ -4,8 +4,9 @@
  * one gateway process that has the admin interface; all sessions end with that process.
  *
  * Must hold: only the digest of a secret is kept, so that a leak of memory opens no session (no test). An
- * operator with many sessions cannot push out those of others, and an expired session pushes out none. More
- * tests: test/unit/admin/authentication.session.test.ts, test/unit/admin/operator-routes.test.ts.
+ * operator with many sessions cannot push out those of others, and an expired session pushes out none. A
+ * session whose operator may not go on never does again (test/unit/admin/oidc.test.ts). More tests:
+ * test/unit/admin/authentication.session.test.ts, test/unit/admin/operator-routes.test.ts.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import type { Clock } from '../core/clock.js';
