@@ -11,7 +11,7 @@ import type { AccountView, GroupView, ListView, PlanView } from '../admin/views.
 import { post, queryOf } from './api.js';
 import { useView } from './api-hooks.js';
 import { Choice, ErrorText, idsOf, type Input, TextField, useInput } from './controls.js';
-import { type ChangeProps, type Closable, LongName, Question } from './dialogs.js';
+import { type ChangeProps, type CreateProps, LongName, Question } from './dialogs.js';
 import { money } from './format.js';
 import { limitsText } from './quotas.js';
 
@@ -21,10 +21,9 @@ function PlanChoice({ plans, ...input }: Input & { readonly plans: readonly Plan
   return <Choice label="Plan" hint={plan && limitsText(plan)} options={idsOf(plans)} {...input} />;
 }
 
-interface NewAccountProps extends Closable {
+interface NewAccountProps extends CreateProps<AccountView> {
   /** At least one. */
   readonly plans: readonly PlanView[];
-  readonly onCreated: (account: AccountView) => void;
 }
 
 export function NewAccountDialog({ plans, onClose, onCreated }: NewAccountProps) {

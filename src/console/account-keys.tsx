@@ -16,7 +16,7 @@ import { callsAddress } from './address.js';
 import { Badge, Button, Choice, ErrorText, Icon, Name, TextField, type Tone, useInput } from './controls.js';
 import {
   type ChangeProps,
-  type Closable,
+  type CreateProps,
   DeleteDialog,
   LongName,
   Question,
@@ -33,17 +33,10 @@ const REFRESH_MS = 5_000;
 /** One page. Few accounts have more keys. */
 const KEYS_SHOWN_MAX = PAGE_ITEMS_MAX;
 
-const SECRET_TEXTS = {
-  noun: 'key',
-  secretNoun: 'key',
-  title: 'The new key',
-  secretOf: ({ key }: CreatedKeyView) => key,
-};
-
 export function AccountKeys({ account }: { readonly account: AccountView }) {
   const path = `/keys${queryOf({ account: account.id, limit: KEYS_SHOWN_MAX })}`;
   const { view: keyList, error, reload } = useView<ListView<KeyView>>(path, REFRESH_MS);
-  const { dialog, open, dialogProps, actionButton } = useSecretDialog<CreatedKeyView>(reload, SECRET_TEXTS);
+  const { dialog, open, dialogProps, actionButton } = useSecretDialog(reload, 'key', 'key');
   return (
     <section>
       <div class="head">
@@ -154,12 +147,10 @@ function KeyState({ item }: { readonly item: KeyView }) {
   );
 }
 
-interface NewKeyProps extends Closable {
+interface NewKeyProps extends CreateProps<CreatedKeyView> {
   readonly account: AccountView;
-  readonly onCreated: (key: CreatedKeyView) => void;
 }
 
-/** `onCreated` gets the only view that has the key itself. */
 function NewKeyDialog({ account, onClose, onCreated }: NewKeyProps) {
   const name = useInput();
   const expiresIn = useInput();
@@ -200,9 +191,8 @@ function NewKeyDialog({ account, onClose, onCreated }: NewKeyProps) {
   );
 }
 
-interface RotateKeyProps extends Closable {
+interface RotateKeyProps extends CreateProps<CreatedKeyView> {
   readonly item: KeyView;
-  readonly onCreated: (key: CreatedKeyView) => void;
 }
 
 function RotateKeyDialog({ item, onClose, onCreated }: RotateKeyProps) {

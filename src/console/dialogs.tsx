@@ -23,6 +23,11 @@ export interface Closable {
   readonly onClose: () => void;
 }
 
+/** For a dialog that creates an item. `onCreated` gets it, with its secret, and must close the dialog. */
+export interface CreateProps<Item> extends Closable {
+  readonly onCreated: (item: Item) => void;
+}
+
 /** For a dialog that changes `item`. `onChanged` gets the new item, and must close the dialog. */
 export interface ChangeProps<Item> extends Closable {
   readonly item: Item;
@@ -38,16 +43,15 @@ export function useDialog() {
   return { dialog, open, onClose: (): void => open(undefined) };
 }
 
-interface SecretTexts<Created> {
-  /** What is created, and what its secret is: `operator` and `token`. */
-  readonly noun: string;
-  readonly secretNoun: string;
-  readonly title: string;
-  readonly secretOf: (created: Created) => string;
-}
-
-/** As `useDialog`, for a list of items with secrets. A new secret is shown at once: nobody sees it again. */
-export function useSecretDialog<Created>(reload: () => void, texts: SecretTexts<Created>) {
+/**
+ * As `useDialog`, for a list of items with secrets. A new secret is shown at once: nobody sees it again.
+ * `secretName`: what it is called, which is its field in the view of a new item.
+ */
+export function useSecretDialog<SecretName extends 'key' | 'token'>(
+  reload: () => void,
+  noun: string,
+  secretName: SecretName,
+) {
   const { dialog, open, onClose } = useDialog();
   const dialogProps = {
     onClose,
@@ -55,16 +59,13 @@ export function useSecretDialog<Created>(reload: () => void, texts: SecretTexts<
       onClose();
       reload();
     },
-    onCreated: (created: Created): void => {
-      const { title, secretNoun, secretOf } = texts;
-      open(
-        <ShownSecretDialog title={title} noun={secretNoun} secret={secretOf(created)} onClose={onClose} />,
-      );
+    onCreated: (created: Readonly<Record<SecretName, string>>): void => {
+      open(<ShownSecretDialog noun={secretName} secret={created[secretName]} onClose={onClose} />);
       reload();
     },
   };
   const actionButton = (item: { readonly name: string }, text: string, action: JSX.Element) => (
-    <Button class="quiet" aria-label={`${text} ${texts.noun} ${item.name}`} onClick={() => open(action)}>
+    <Button class="quiet" aria-label={`${text} ${noun} ${item.name}`} onClick={() => open(action)}>
       {text}
     </Button>
   );
@@ -227,14 +228,13 @@ export function DeleteDialog({ noun, path, onClose, onChanged, children }: Delet
 }
 
 interface ShownSecretProps extends Closable {
-  readonly title: string;
   /** What the secret is, for screen readers and tests: `key`. */
   readonly noun: string;
   readonly secret: string;
 }
 
 /** Keeps the page while it is open, because the secret cannot be shown again. */
-function ShownSecretDialog({ title, noun, secret, onClose }: ShownSecretProps) {
+function ShownSecretDialog({ noun, secret, onClose }: ShownSecretProps) {
   useEffect(() => {
     const letGo = keepPage();
     const askFirst = (event: BeforeUnloadEvent): void => event.preventDefault();
@@ -245,7 +245,7 @@ function ShownSecretDialog({ title, noun, secret, onClose }: ShownSecretProps) {
     };
   }, []);
   return (
-    <Dialog title={title} closesByEscape={false} onClose={onClose}>
+    <Dialog title={`The new ${noun}`} closesByEscape={false} onClose={onClose}>
       <p class="notice warn">It is shown only once. Only its digest is kept: nobody can look it up later.</p>
       <p class="secret">
         <code data-testid={`new-${noun}`}>{secret}</code>

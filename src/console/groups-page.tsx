@@ -143,6 +143,7 @@ function GroupPanel({ id, onChanged }: GroupPanelProps) {
     reload();
     onChanged();
   };
+  const dialogProps = { onClose, onChanged: onDone, onCreated: onDone };
   const onDeleted = (): void => {
     onChanged();
     openPage('groups');
@@ -171,16 +172,10 @@ function GroupPanel({ id, onChanged }: GroupPanelProps) {
             </p>
             {may('everything') && (
               <p class="actions">
-                <Button
-                  onClick={() =>
-                    open(<GroupLimitsDialog item={group} onClose={onClose} onChanged={onDone} />)
-                  }
-                >
+                <Button onClick={() => open(<GroupLimitsDialog item={group} {...dialogProps} />)}>
                   Change limits
                 </Button>
-                <Button
-                  onClick={() => open(<NewGroupDialog parent={group} onClose={onClose} onCreated={onDone} />)}
-                >
+                <Button onClick={() => open(<NewGroupDialog parent={group} {...dialogProps} />)}>
                   New group in it
                 </Button>
                 <Button
@@ -204,7 +199,7 @@ function GroupPanel({ id, onChanged }: GroupPanelProps) {
           <GroupAccounts
             key={group.accounts}
             group={group}
-            onAdd={() => open(<AddAccountDialog group={group} onClose={onClose} onChanged={onDone} />)}
+            onAdd={() => open(<AddAccountDialog group={group} {...dialogProps} />)}
           />
           {dialog}
         </>

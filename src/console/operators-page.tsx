@@ -14,7 +14,7 @@ import { addressOf } from './address.js';
 import { Badge, Button, Choice, ErrorText, Icon, TextField, type Tone, useInput } from './controls.js';
 import {
   type ChangeProps,
-  type Closable,
+  type CreateProps,
   DeleteDialog,
   LongName,
   Question,
@@ -27,16 +27,9 @@ import { Table } from './table.js';
 /** How often the list is fetched again, for the last uses of tokens. */
 const REFRESH_MS = 10_000;
 
-const SECRET_TEXTS = {
-  noun: 'operator',
-  secretNoun: 'token',
-  title: 'The operator’s token',
-  secretOf: ({ token }: CreatedOperatorView) => token,
-};
-
 export function OperatorsPage() {
   const { view, error, reload } = useView<ListView<OperatorView>>('/operators', REFRESH_MS);
-  const { dialog, open, dialogProps, actionButton } = useSecretDialog(reload, SECRET_TEXTS);
+  const { dialog, open, dialogProps, actionButton } = useSecretDialog(reload, 'operator', 'token');
   return (
     <>
       <div class="head">
@@ -120,11 +113,6 @@ const pathTo = ({ id }: OperatorView): string => `/operators/${encodeURIComponen
 
 const ROLE_OPTIONS = ROLES.map((role) => [role, `${role}: ${ROLE_MEANINGS[role]}`] as const);
 
-interface CreateProps extends Closable {
-  /** Gets the only view that has the token. */
-  readonly onCreated: (operator: CreatedOperatorView) => void;
-}
-
 const LIFETIME_DEFAULT = '7776000';
 /** Options of a Choice: how long a token lasts, as seconds and as text. */
 const LIFETIMES = [
@@ -142,7 +130,7 @@ function expiryOf(lifetime: string): { readonly expires_in?: number } {
   return lifetime === '' ? {} : { expires_in: Number(lifetime) };
 }
 
-function NewOperatorDialog({ onClose, onCreated }: CreateProps) {
+function NewOperatorDialog({ onClose, onCreated }: CreateProps<CreatedOperatorView>) {
   const name = useInput();
   const role = useInput('viewer'); // The role with the fewest rights.
   const expiresIn = useInput(LIFETIME_DEFAULT);
@@ -178,8 +166,12 @@ function RoleDialog({ item, onClose, onChanged }: ChangeProps<OperatorView>) {
   );
 }
 
+interface RotateProps extends CreateProps<CreatedOperatorView> {
+  readonly item: OperatorView;
+}
+
 /** By default the new token expires when the former would, unless the former has expired. */
-function RotateDialog({ item, onClose, onCreated }: CreateProps & { readonly item: OperatorView }) {
+function RotateDialog({ item, onClose, onCreated }: RotateProps) {
   const expiresIn = useInput(item.expired ? LIFETIME_DEFAULT : '');
   const formerText =
     item.expires === null ? 'Until it is disabled' : `Until ${moment(item.expires)}, as the former one`;

@@ -12,7 +12,7 @@ import { QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import { moveAccount } from './account-dialogs.js';
 import { post } from './api.js';
 import { TextField, useInput } from './controls.js';
-import { type ChangeProps, type Closable, LongName, Question } from './dialogs.js';
+import { type ChangeProps, type Closable, type CreateProps, LongName, Question } from './dialogs.js';
 import { isMoneyQuota, quotaTitle } from './quotas.js';
 
 /** Returns the group's path below `/admin/v1`. groups-page.tsx uses it too. */
@@ -75,10 +75,9 @@ function LimitFields({ limits: { texts, setTexts } }: { readonly limits: LimitsI
   );
 }
 
-interface NewGroupProps extends Closable {
+interface NewGroupProps extends CreateProps<GroupView> {
   /** Undefined for a group at the top. */
   readonly parent: GroupView | undefined;
-  readonly onCreated: (group: GroupView) => void;
 }
 
 export function NewGroupDialog({ parent, onClose, onCreated }: NewGroupProps) {
