@@ -59,7 +59,8 @@ export interface SpanOfRing<OneSpan extends Span> {
 
 /**
  * A span that begins further in the future than this was recorded by a clock that was ahead, and is dropped.
- * If the clock was set back by less, the spans stay, and no span is added until their time has passed again.
+ * If the clock was set back by less while the gateway runs, the spans stay, and no span is added until their
+ * time has passed again.
  */
 const AHEAD_SECONDS_MAX = 300;
 
@@ -111,8 +112,8 @@ export abstract class Rings<OneSpan extends Span, Ring extends SpanRing<OneSpan>
   }
 
   /**
-   * Adds spans that an earlier run of the gateway has stored, oldest first. Drops those that are too old or
-   * out of order.
+   * Adds spans that an earlier run of the gateway has stored, oldest first. Drops those that are too old, in
+   * the future or out of order.
    */
   restore(ring: RingName, spans: readonly OneSpan[], nowSeconds: number): void {
     const target = this.ring(ring);
@@ -225,17 +226,22 @@ class StatusRing extends SpanRing<HistorySpan> {
     }
     const earlier = this.#earlier;
     this.#earlier = undefined;
+    const { seconds, ...whole } = this.#spanOf(begin, earlier, status, nowSeconds);
+    this.#inFlightMax = status.calls_in_flight;
     // If the clock was set back, the calls since `begin` belong to no span.
     if (begin.start > start) return [];
-    const span = this.#spanOf(begin, earlier, status, nowSeconds);
-    this.#inFlightMax = status.calls_in_flight;
     // The ring has a span of this time already: an earlier run recorded it, or the clock was set back since.
-    if (!this.isLater(span.start)) return [];
+    if (!this.isLater(whole.start)) return [];
+    const isWhole = Math.abs(seconds - this.shape.seconds) <= READ_LATE_SECONDS_MAX;
+    const span = isWhole ? whole : { ...whole, seconds };
     this.push(span);
     return [span];
   }
 
-  /** Returns the running span; an empty list if it has just begun, or if the ring has a later span. */
+  /**
+   * Returns the running span; an empty list if it has just begun, or if the ring has a later span. It has
+   * `seconds` also in its last second: the next run continues a span only if it has them.
+   */
   running(status: StatusStats, nowSeconds: number): HistorySpan[] {
     const begin = this.#begin;
     if (begin === undefined || begin.atSeconds >= nowSeconds || !this.isLater(begin.start)) return [];
@@ -247,14 +253,12 @@ class StatusRing extends SpanRing<HistorySpan> {
     earlier: HistorySpan | undefined,
     status: StatusStats,
     nowSeconds: number,
-  ): HistorySpan {
-    const seconds = nowSeconds - atSeconds + (earlier?.seconds ?? 0);
-    const isWhole = Math.abs(seconds - this.shape.seconds) <= READ_LATE_SECONDS_MAX;
+  ): HistorySpan & { seconds: number } {
     const growth = growthOf(before, status);
     return {
       start,
       in_flight: Math.max(this.#inFlightMax, earlier?.in_flight ?? 0),
-      ...(isWhole ? {} : { seconds }),
+      seconds: nowSeconds - atSeconds + (earlier?.seconds ?? 0),
       ...(earlier === undefined ? growth : sumOf(earlier, growth)),
     };
   }

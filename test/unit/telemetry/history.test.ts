@@ -151,6 +151,32 @@ void t.test('what an earlier life has told is taken up again', (t) => {
   t.end();
 });
 
+void t.test('a gateway that ends in the last second of a span: the next one continues the span', (t) => {
+  const before = new History();
+  before.add(figures(0), START);
+  const running = before.running(figures(9), START + 59).filter(({ ring }) => ring === '6h');
+  const after = new History();
+  after.restore(
+    '6h',
+    running.map(({ span }) => span),
+    START + 59,
+  );
+  after.add(figures(0), START + 59);
+  const ended = after.add(figures(2), START + 60).find(({ ring }) => ring === '6h');
+  t.match(ended?.span, { start: START, outcomes: { ok: 11 } });
+  t.equal(ended?.span.seconds, undefined, 'both have seen the whole of it');
+  t.end();
+});
+
+void t.test('a clock that is set back: the next span has its own calls in flight', (t) => {
+  const history = new History();
+  history.add(figures(0, { calls_in_flight: 50 }), START + 60);
+  history.add(figures(0, { calls_in_flight: 1 }), START);
+  const ended = history.add(figures(0, { calls_in_flight: 2 }), START + 2);
+  t.match(ended, [{ ring: '5m', span: { start: START, in_flight: 2 } }]);
+  t.end();
+});
+
 void t.test('a span that was not seen from its beginning says how long it was seen', (t) => {
   const history = new History();
   const midnight = START - (START % 300);
