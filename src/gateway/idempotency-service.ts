@@ -269,25 +269,26 @@ export class IdempotencyService implements FlushedResponses {
     let stored: FoundResponse | undefined;
     try {
       stored = this.#responses.find(lock);
+      if (stored === undefined) {
+        const { settings, shared } = this.#options;
+        // As many calls may be in progress as may be in flight.
+        if (this.#inProgress.size >= settings.limits.calls_in_flight) return { state: 'busy' };
+        const digestOfOther = this.#acquireShared(lock);
+        if (digestOfOther !== undefined) return stateInProgress(digestOfOther, lock);
+        // Another process may have stored the response and released its lock since the lookup above.
+        stored = shared && this.#responses.refreshAndFind(lock);
+        if (stored !== undefined) this.#releaseShared([lock]);
+      }
     } catch (error) {
       if (!isRowError(error)) throw error;
       // The call was made and charged, so it must not be made again, although its response is lost.
       if (error.message !== this.#loggedDamage)
         this.#options.log.error('a stored response is damaged and is not replayed', { error: error.message });
       this.#loggedDamage = error.message;
+      this.#releaseShared([lock]);
       return { state: 'not_stored' };
     }
     this.#failing.delete('store');
-    if (stored === undefined) {
-      const { settings, shared } = this.#options;
-      // As many calls may be in progress as may be in flight.
-      if (this.#inProgress.size >= settings.limits.calls_in_flight) return { state: 'busy' };
-      const digestOfOther = this.#acquireShared(lock);
-      if (digestOfOther !== undefined) return stateInProgress(digestOfOther, lock);
-      // Another process may have stored the response and released its lock since the lookup above.
-      stored = shared && this.#responses.refreshAndFind(lock);
-      if (stored !== undefined) this.#releaseShared([lock]);
-    }
     if (stored === undefined) {
       this.#inProgress.set(name, { lock, listener: listener.index });
       return { state: 'new' };

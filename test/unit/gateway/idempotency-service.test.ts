@@ -385,3 +385,21 @@ void t.test(
     t.equal(log.lines.length, 2);
   },
 );
+
+void t.test('a damaged response that another process has just stored: its call was made', async (t) => {
+  const released: string[] = [];
+  const { call, log, store } = openWorld(t, 'interval', () => ({
+    acquire: () => undefined,
+    release: (keys) => void released.push(...Array.from(keys, ({ key }) => key)),
+  }));
+  store.refresh = () => {
+    store.answers.find = ({ key }) => {
+      throw new StoreError('damaged', `record ${key} is damaged`);
+    };
+  };
+  const reply = await claim(call(0, 'k'));
+  t.match(reply, { rejection: { code: /./ } });
+  t.notMatch(reply, { rejection: { message: /was not billed/i } }, 'the other process has billed it');
+  t.same(released, ['k']);
+  t.same(log.fields, [{ error: 'record k is damaged' }]);
+});
