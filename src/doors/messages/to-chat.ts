@@ -168,25 +168,36 @@ function addThinking(chat: Record<string, unknown>, body: Members, upstream: Ups
   chat.response_format = { type: 'json_schema', json_schema: named };
 }
 
-/** Keywords that OpenAI's strict mode does not know. */
-const NOT_STRICT = 'allOf oneOf not if then else dependentRequired dependentSchemas patternProperties'.split(
-  ' ',
+/**
+ * The keywords and formats that OpenAI's strict mode knows. To others, such as `uniqueItems`, `propertyNames`
+ * or the format `uri`, it answers 400.
+ */
+const STRICT_KEYWORDS: ReadonlySet<string> = new Set([
+  ...'$schema $ref $defs definitions title description type enum const properties required'.split(' '),
+  ...'additionalProperties items anyOf pattern format minLength maxLength minItems maxItems'.split(' '),
+  ...'minimum maximum exclusiveMinimum exclusiveMaximum multipleOf'.split(' '),
+]);
+const STRICT_FORMATS: ReadonlySet<unknown> = new Set(
+  'date-time time date duration email hostname ipv4 ipv6 uuid'.split(' '),
 );
 
 /**
  * Whether `strict` is set for a schema that Anthropic would enforce: always with extras, else if OpenAI's
- * strict mode takes the schema. There each object is closed and requires all of its properties (guide
- * "Structured outputs", read 2026-11), which Anthropic does not ask for; OpenAI answers 400 to others.
+ * strict mode takes the schema. There the schema is an object without `anyOf` beside it, and each object is
+ * closed and requires all of its properties (guide "Structured outputs", read 2026-11), which Anthropic does
+ * not ask for; OpenAI answers 400 to others.
  */
-function isEnforced(schema: unknown, { extras }: UpstreamTraits): boolean {
-  return extras === true || fitsStrictMode(schema);
+function isEnforced(schema: Members, { extras }: UpstreamTraits): boolean {
+  if (extras === true) return true;
+  return schema.type === 'object' && schema.anyOf === undefined && fitsStrictMode(schema);
 }
 
 /** The nesting of bodies, which the door has bounded, bounds the recursion. */
 function fitsStrictMode(schema: unknown): boolean {
   if (!isRecord(schema)) return true;
-  const { type, properties, required, additionalProperties } = schema;
-  if (NOT_STRICT.some((name) => schema[name] !== undefined)) return false;
+  const { type, properties, required, additionalProperties, format } = schema;
+  if (!Object.keys(schema).every((name) => STRICT_KEYWORDS.has(name))) return false;
+  if (format !== undefined && !STRICT_FORMATS.has(format)) return false;
   const isObject =
     isRecord(properties) || type === 'object' || (Array.isArray(type) && type.includes('object'));
   const requiredNames = new Set<unknown>(Array.isArray(required) ? required : []);

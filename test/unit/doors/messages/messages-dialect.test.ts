@@ -171,6 +171,12 @@ void t.test('a schema is strict where OpenAI takes it so, or a provider closes i
       { a: { type: 'array', items: object({ b: { $ref: '#/$defs/x' } }) } },
       { $defs: { x: object({}) } },
     ),
+    object({
+      a: { ...text, title: 't', description: 'd', format: 'date-time', pattern: '.', minLength: 1 },
+      b: { type: 'array', items: { type: 'number', minimum: 0, multipleOf: 2 }, maxItems: 3 },
+      enum: { enum: ['x', null] },
+      uniqueItems: { const: 1 },
+    }),
   ];
   for (const schema of closed) t.same(strictOf(schema, false), [true, true], JSON.stringify(schema));
   const others: Members[] = [
@@ -183,6 +189,14 @@ void t.test('a schema is strict where OpenAI takes it so, or a provider closes i
     object({ a: { oneOf: [text] } }),
     object({ a: { $ref: '#/definitions/x' } }, { definitions: { x: open } }),
     object({ a: { type: ['object', 'null'] } }),
+    object({ a: { ...text, format: 'uri' } }),
+    object({ a: { type: 'array', items: text, uniqueItems: true } }),
+    object({ a: object({}, { propertyNames: text }) }),
+    object({ a: { ...text, default: 'b' } }),
+    object({ a: { type: 'array', prefixItems: [text] } }),
+    object({ a: text }, { anyOf: [object({ a: text })] }),
+    { type: 'array', items: text },
+    { anyOf: [object({ a: text })] },
   ];
   for (const schema of others) {
     t.same(strictOf(schema, false), [undefined, undefined], JSON.stringify(schema));
