@@ -80,16 +80,19 @@ function familyTraits(family: string, version: number): Partial<ModelTraits> {
 }
 
 /**
- * `claude-opus-4-6`, `claude-sonnet-4-5@20250929`, `us.anthropic.claude-haiku-4-5-20251001-v1:0`, and of old
- * names `claude-3-7-sonnet-20250219`, `claude-2.1`, `claude-v2`, `claude-instant-v1`. A number of more than
- * two digits is a date.
+ * `claude-opus-4-6`, `claude-sonnet-4-5@20250929`, `us.anthropic.claude-haiku-4-5-20251001-v1:0`; old names,
+ * and those of some resellers, have the family last: `claude-3-7-sonnet-20250219`, `claude-4.5-sonnet`; or
+ * none: `claude-2.1`, `claude-v2`. A number of more than two digits is a date.
  */
-const NAME_PATTERN = /claude-(?:([a-z]+)-)?v?(\d{1,2})(?:[-.](\d{1,2})(?!\d))?(?!\d)/;
+const NAME_PATTERN = /claude-(?:([a-z]+)-)?v?(\d{1,2})(?:[-.](\d{1,2})(?!\d))?(?!\d)(?:-([a-z]+))?/;
 
 /** What a model's name says. A name without a version counts as newer than all that are known: Infinity. */
 export function nameFactsOf(model: string): { readonly family: string; readonly version: number } {
-  const [, family = '', major, minor = '0'] = NAME_PATTERN.exec(model) ?? [];
-  return { family, version: major === undefined ? Infinity : versionOf(Number(major), Number(minor)) };
+  const [, family, major, minor = '0', lastFamily = ''] = NAME_PATTERN.exec(model) ?? [];
+  return {
+    family: family ?? lastFamily,
+    version: major === undefined ? Infinity : versionOf(Number(major), Number(minor)),
+  };
 }
 
 /** A full cache is cleared. Most settings name fewer models, but each reload may name others. */

@@ -30,6 +30,11 @@ const MODELS: [name: string, thinking: string, off: string | undefined, letters:
     ['claude-sonnet-5-5', 'adaptive', 'between_tools', '--c-y', 5],
     ['claude-haiku-5-5', 'adaptive', 'disabled', '--cfy', 5],
     ['of-the-future', 'adaptive', undefined, '--c-y', 5],
+    ['claude-4-opus-20250514', 'budget', 'absent', 's--f-', 0],
+    ['anthropic/claude-4.5-sonnet', 'budget', 'absent', 's1cf-', 0],
+    ['claude-5-fable', 'adaptive', undefined, '--cfy', 5],
+    ['claude-5.5-haiku-latest', 'adaptive', 'disabled', '--cfy', 5],
+    ['claude-5-5-sonnet', 'adaptive', 'between_tools', '--c-y', 5],
     ['claude-opus-12', 'adaptive', undefined, '--c-y', 5],
   ];
 
