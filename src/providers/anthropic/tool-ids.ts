@@ -36,7 +36,10 @@ export class CallsById<Value> {
   /** Of the first call with the id that has no result yet, else of the last; undefined without a call. */
   valueForResult(id: unknown): Value | undefined {
     const calls = this.#calls.get(id);
-    return calls?.values[calls.answered++] ?? calls?.values.at(-1);
+    if (calls === undefined) return undefined;
+    const { values } = calls;
+    // A result too many must not count: a later call with the id would lose its own.
+    return calls.answered < values.length ? values[calls.answered++] : values.at(-1);
   }
 }
 

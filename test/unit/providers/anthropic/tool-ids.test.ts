@@ -47,6 +47,10 @@ void t.test('a result without a call, and a second one, have ids that Claude rej
   t.equal(ids.ofResult('a'), 'a');
   t.equal(ids.ofCall('a'), 'a_2');
   t.equal(ids.ofResult('a'), 'a_2', 'the next one is right again');
+  t.equal(ids.ofResult('a'), 'a_2');
+  t.equal(ids.ofResult('a'), 'a_2');
+  t.same([ids.ofCall('a'), ids.ofCall('a')], ['a_3', 'a_4']);
+  t.same([ids.ofResult('a'), ids.ofResult('a')], ['a_3', 'a_4'], 'however many were too many');
   t.end();
 });
 
