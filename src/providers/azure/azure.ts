@@ -52,15 +52,18 @@ export function azurePath(
 
 /**
  * Reads errors of calls with a token of Entra, of which their texts are cleaned: those of Azure in OpenAI's
- * form, and those of API Management, whose message is a member of the body. Other errors pass as they are.
+ * form, those of API Management, whose message is a member of the body, and a text as `error`, as some
+ * proxies send. Of any other the status alone is passed on.
  */
 export const AZURE_ERRORS: Pick<Provider, 'readError'> = {
   readError(status, _header, body) {
     const members = membersOf(parsedJson(body));
-    const { message = members.message, code } = membersOf(members.error);
+    const { error } = members;
+    const { message = members.message, code } = membersOf(error);
+    const text = typeof error === 'string' ? error : message;
     return {
       status,
-      message: typeof message === 'string' ? message : '',
+      message: typeof text === 'string' ? text : '',
       code: typeof code === 'string' ? code : undefined,
     };
   },

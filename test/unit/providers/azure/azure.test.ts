@@ -42,7 +42,8 @@ void t.test('errors of Azure, of API Management, and others', (t) => {
     code: 'DeploymentNotFound',
   });
   t.match(read(401, { statusCode: 401, message: 'no' }), { status: 401, message: 'no', code: undefined });
-  for (const body of ['', 'no', '[', 'null', { error: 'no' }, { error: { code: 3, message: null } }])
+  t.match(read(400, { error: 'no' }), { status: 400, message: 'no', code: undefined }, 'of a proxy');
+  for (const body of ['', 'no', '[', 'null', { error: ['no'] }, { error: { code: 3, message: null } }])
     t.match(read(500, body), { status: 500, message: '', code: undefined });
   t.end();
 });
