@@ -311,8 +311,6 @@ function withFallbacksOf(
   section: ImportMap | undefined,
 ): ImportedModel {
   const ofModel = `of ${JSON.stringify(model.id)}`;
-  if (ids.size > FALLBACKS_MAX)
-    section?.remark('fallbacks', `${ofModel}: a model has at most ${FALLBACKS_MAX}`);
   // A fallback without the model's services cannot respond in its place: `config check` rejects it.
   const services = model.serves ?? CHAT;
   const servingIds = [...ids].filter((id) =>
@@ -323,6 +321,8 @@ function withFallbacksOf(
       'fallbacks',
       `${ofModel}: ${ids.size - servingIds.length} of its models serve something else`,
     );
+  if (servingIds.length > FALLBACKS_MAX)
+    section?.remark('fallbacks', `${ofModel}: a model has at most ${FALLBACKS_MAX}`);
   if (servingIds.length === 0) return model;
   return { ...model, fallbacks: servingIds.slice(0, FALLBACKS_MAX), fallback_on: [...reasons] };
 }

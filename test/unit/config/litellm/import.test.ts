@@ -439,6 +439,29 @@ void t.test('upstreams beyond the most, and fallbacks of another service, are le
   t.end();
 });
 
+void t.test('how many fallbacks a model has is told of those that serve what it serves', (t) => {
+  const linesWith = (chat: number): string => {
+    const model = (id: string, mode: string): object => ({
+      model_name: id,
+      litellm_params: { model: `openai/${id}`, api_key: 'os.environ/K' },
+      model_info: { mode },
+    });
+    const others = Array.from({ length: chat }, (_, at) => `c${at}`);
+    const { models, lines } = importedFile(t, {
+      model_list: [
+        ...['gpt', ...others].map((id) => model(id, 'chat')),
+        ...['e0', 'e1'].map((id) => model(id, 'embedding')),
+      ],
+      router_settings: { fallbacks: [{ gpt: [...others, 'e0', 'e1'] }] },
+    });
+    t.equal(models[0]!.fallbacks.length, Math.min(chat, 8));
+    return lines.join('\n');
+  };
+  t.notMatch(linesWith(8), /a model has at most/);
+  t.match(linesWith(9), /of "gpt": a model has at most 8/);
+  t.end();
+});
+
 void t.test('limits that differ between models of one upstream', (t) => {
   const gpt = { model: 'openai/gpt-4o', api_key: 'os.environ/K' };
   const { upstreams, lines } = imported(
