@@ -27,13 +27,14 @@ import {
 } from './provider.js';
 import { DROP_PARAMS_REASON, type ImportMap, PARAMETER_REASONS, reasonOf } from './remarks.js';
 import { keyOf, withoutAddressSecrets } from './secrets.js';
-import { serviceOf } from './service.js';
+import { serviceOf, spokenBesidesChat } from './service.js';
 import type { Variables } from './variables.js';
 
 /** An upstream in Tollgate's file, with the names of the file. What is undefined is not written. */
 export interface Upstream extends Partial<NativeSettings> {
   readonly key: string | undefined;
   readonly model: string;
+  readonly speaks: readonly ['responses'] | undefined;
   readonly member_names: Provider['memberNames'];
   readonly drop_unsupported: true | undefined;
   readonly betas: readonly string[] | undefined;
@@ -104,7 +105,7 @@ export function importDeployment(
   const service = serviceOf(params, info, providerModel, modelName);
   if (service === undefined) return undefined;
   const upstream = upstreamOf(
-    { params, modelName, provider, providerModel, credentials, parameter },
+    { params, info, modelName, provider, providerModel, credentials, parameter },
     context,
   );
   if (upstream === undefined) return undefined;
@@ -127,6 +128,7 @@ export function importDeployment(
 /** An entry with what was read of it. */
 interface ReadEntry {
   readonly params: ImportMap;
+  readonly info: ImportMap;
   readonly modelName: string;
   readonly provider: Provider;
   readonly providerModel: ProviderModel;
@@ -138,7 +140,7 @@ interface ReadEntry {
 
 /** Returns the settings of the upstream; undefined, with a remark, if its address or project is missing. */
 function upstreamOf(read: ReadEntry, context: DeploymentContext): Upstream | undefined {
-  const { params, modelName, provider, providerModel, credentials, parameter } = read;
+  const { params, info, modelName, provider, providerModel, credentials, parameter } = read;
   const { speaks } = provider;
   const { variables } = context;
   const providerSettings: Partial<NativeSettings> | undefined =
@@ -166,6 +168,7 @@ function upstreamOf(read: ReadEntry, context: DeploymentContext): Upstream | und
     key,
     // `settings` has the model if an address of Azure names it. The file may have `os.environ/NAME` as model.
     model: settings.model ?? variables.text(providerModel.model),
+    speaks: spokenBesidesChat(info, speaks),
     member_names: provider.memberNames,
     drop_unsupported: dropsUnsupported || undefined,
     betas,

@@ -1,6 +1,6 @@
 /**
  * Which service of Tollgate an entry of LiteLLM's `model_list` is for: by its mode, or else by names of its
- * model. deployment.ts calls `serviceOf`, in the process of `tollgate config import-litellm`. Pure. Words as
+ * model. deployment.ts calls this file, in the process of `tollgate config import-litellm`. Pure. Words as
  * there.
  *
  * Must hold (test/unit/config/litellm/import.modes.test.ts): an entry that is left out gets a remark, and so
@@ -8,12 +8,13 @@
  * provider serves nothing else.
  */
 import type { Service } from '../../core/door-names.js';
-import { isTranslated, type ProviderModel } from './provider.js';
+import { isTranslated, type Provider, type ProviderModel } from './provider.js';
 import type { ImportMap } from './remarks.js';
 
 /** By LiteLLM's mode of a model. Modes that Tollgate does not serve are absent. */
 const SERVICE_OF_MODE: ReadonlyMap<string, Service> = new Map([
   ['chat', 'chat'],
+  ['responses', 'chat'],
   ['embedding', 'embeddings'],
   ['completion', 'completions'],
   ['moderation', 'moderations'],
@@ -59,6 +60,20 @@ export function serviceOf(
       : "Tollgate serves it only by upstreams with OpenAI's protocol, and by Azure";
   info.remark('mode', `${mode}: ${reason}; the entry was left out`);
   return undefined;
+}
+
+/**
+ * Returns the setting `speaks`. In LiteLLM's mode `responses` the provider has no chat completions of the
+ * model, which gets a remark. For providers whose protocol is another one calls are translated all the same.
+ */
+export function spokenBesidesChat(
+  info: ImportMap,
+  speaks: Provider['speaks'],
+): readonly ['responses'] | undefined {
+  if (info.peek('mode') !== 'responses' || isTranslated(speaks)) return undefined;
+  const atAzure = speaks === 'azure' ? ', at Azure with api_version: v1' : '';
+  info.remark('mode', `responses: callers reach it by POST /v1/responses alone${atAzure}`);
+  return ['responses'];
 }
 
 /**

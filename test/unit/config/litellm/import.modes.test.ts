@@ -73,6 +73,34 @@ void t.test('a name of a chat model that may be of something else', (t) => {
   t.end();
 });
 
+void t.test('a model that its provider has by Responses alone', (t) => {
+  const model_info = { mode: 'responses' };
+  const azure = { api_base: 'https://r.openai.azure.com', api_key: 'os.environ/K', api_version: 'v1' };
+  const { upstreams, models, lines, leftOut } = importedFile(t, {
+    model_list: [
+      { model_name: 'pro', litellm_params: { model: 'openai/o3-pro' }, model_info },
+      { model_name: 'at-azure', litellm_params: { model: 'azure/d', ...azure }, model_info },
+      { model_name: 'claude', litellm_params: { model: 'anthropic/claude-opus-4-5' }, model_info },
+    ],
+  });
+  t.equal(leftOut, 0);
+  t.same(
+    models.map(({ serves }) => serves),
+    [['chat'], ['chat'], ['chat']],
+  );
+  t.same(
+    upstreams.map(({ speaks }) => speaks),
+    [['responses'], ['responses'], []],
+    'calls of it are translated for Anthropic',
+  );
+  t.same(
+    lines.filter((line) => line.includes('.mode:')).map((line) => line.split(':')[0]),
+    [0, 1].map((at) => `model_list[${at}].model_info.mode`),
+  );
+  t.match(lines.join('\n'), /mode: responses: callers reach it by POST \/v1\/responses alone/);
+  t.end();
+});
+
 void t.test('a name that says nothing', (t) => {
   const azure = { model: 'azure/d', api_base: 'https://r.openai.azure.com', api_version: '2024-10-21' };
   const { models, lines } = importedFile(t, {
