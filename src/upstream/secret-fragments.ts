@@ -6,13 +6,15 @@
  * Must hold: a fragment in plain text, in upper or lower case, or backwards, is cut out. An encoded fragment
  * cannot be cut out with certainty, so such a text is dropped as a whole. Parts below FRAGMENT_CHARS stay, so
  * that a masked key (`sk-ab***yz`) can be read; but a whole secret below FRAGMENT_CHARS is cut out of plain
- * text. A text of 1,000 characters takes less than 20 ms, and the time grows with the length, so callers cut
- * texts (test/unit/upstream/secret-fragments.test.ts).
+ * text, one of up to WORD_CHARS_MAX where it is a word. A text of 1,000 characters takes less than 20 ms, and
+ * the time grows with the length, so callers cut texts (test/unit/upstream/secret-fragments.test.ts).
  */
 import { secretsOf, type UpstreamTarget } from './target.js';
 
 /** Length of a fragment: so many characters in a row give a key away. */
 const FRAGMENT_CHARS = 8;
+/** A key this short, as servers get that take any, is a part of many words, which must stay readable. */
+const WORD_CHARS_MAX = 3;
 /** How many encodings, one in another, are undone. More do not happen by accident. */
 const LAYERS_MAX = 2;
 const MASK = '***';
@@ -79,7 +81,11 @@ export class SecretFragments {
   }
 
   #shortEndAt(lower: string, position: number): number | undefined {
-    const secret = this.#shortSecrets.find((text) => lower.startsWith(text, position));
+    const secret = this.#shortSecrets.find(
+      (text) =>
+        lower.startsWith(text, position) &&
+        (text.length > WORD_CHARS_MAX || isWord(lower, position, position + text.length)),
+    );
     return secret === undefined ? undefined : position + secret.length;
   }
 
@@ -175,6 +181,11 @@ function readingsOf(text: string): string[] {
 /** Printable ASCII alone: without blanks, invisible characters and the zeros of UTF-16. */
 function printableOf(text: string): string {
   return text.replace(/[^!-~]+/g, '');
+}
+
+/** Whether no letter or digit stands right before `start`, or at `end`. */
+function isWord(lower: string, start: number, end: number): boolean {
+  return !/[0-9a-z]/.test(lower.slice(Math.max(0, start - 1), start) + lower.slice(end, end + 1));
 }
 
 /** Letters and digits alone. */

@@ -167,6 +167,14 @@ void t.test('texts without a key are left as they are', (t) => {
   for (const text of texts) t.equal(fragments.cleaned(text), text);
   t.equal(fragments.cleaned('your team Engineering-Team is out'), 'your team *** is out');
   t.equal(new SecretFragments(['sk-a']).cleaned('key SK-A, key sk-b'), 'key ***, key sk-b', 'a short key');
+  for (const [key, given, cleaned] of [
+    ['a', 'a bad key: "A", Bearer a', '*** bad key: "***", Bearer ***'],
+    ['x', 'max_tokens exceeds 0x10', 'max_tokens exceeds 0x10'],
+    ['-', 'sk-b - no', 'sk-b *** no'],
+    ['abc', 'abcd abc; _abc_', 'abcd ***; _***_'],
+    ['abcd', 'xabcdx', 'x***x'],
+  ] as const)
+    t.equal(new SecretFragments([key]).cleaned(given), cleaned, `a key of ${key.length}`);
   t.equal(new SecretFragments([]).cleaned(texts[0]!), texts[0]);
   t.end();
 });
