@@ -187,7 +187,10 @@ export class Groups {
     return isNearEnough ? `, the nearest known one is ${nearest}` : ': see the list of groups';
   }
 
-  /** The group as statements of accounts show it; if a row is missing or damaged, the path is the id. */
+  /**
+   * The group as statements of accounts show it. If its row is missing, or that or one above is damaged, the
+   * path is the id alone, so that the account is listed all the same.
+   */
   groupPathOf(id: string): GroupPath {
     const path = ifReadable(() => this.#namesTo(this.recordOf(id))) ?? [id];
     // Both paths have a name at least.

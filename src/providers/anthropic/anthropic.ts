@@ -78,7 +78,10 @@ function mergedBetas(settingsBetas: readonly string[], callersBetas: string): re
   return [...new Set([...settingsBetas, ...names.filter((name) => name !== '')])];
 }
 
-/** Members that cloudBodyOf always removes: clouds reject `model`, and the other two it writes itself. */
+/**
+ * Members that cloudBodyOf always removes: clouds reject `model`, and the other two it writes itself. What a
+ * caller wrote there is dropped, or the body would have the member twice.
+ */
 const REMOVED_MEMBERS = ['model', 'anthropic_version', 'anthropic_beta'] as const;
 
 interface CloudBody {
