@@ -158,7 +158,7 @@ export const section = (description: string, applies?: Applies) => ({
   ...settingsMap(description, applies),
 });
 
-/** Declares a file's path. If setting-files.ts reads the file, supervisor/watched-files.ts must list it. */
+/** Declares a file's path. If setting-files.ts reads the file, supervisor/file-watch.ts must list it. */
 export const filePath = (description: string) =>
   Type.String({
     minLength: 1,

@@ -104,9 +104,9 @@ const tlsSchema = Type.Object(
   ),
 );
 
-/** `listen.tls` after load.ts has read the files. */
+/** `listen.tls` after setting-files.ts has read the files. */
 export interface TlsSettings extends Type.Static<typeof tlsSchema> {
-  /** Digest of both files, so that a change of a file is a change of the settings. load.ts adds it. */
+  /** Digest of both files, which setting-files.ts adds: so a change of a file is one of the settings. */
   digest?: string;
 }
 

@@ -24,7 +24,7 @@ import {
   type Annotations,
 } from './annotations.js';
 
-/** Matches visible ASCII characters, because a key becomes a header. Keys in files match it too (load.ts). */
+/** Matches visible ASCII, because a key becomes a header. Keys in files match it too (setting-files.ts). */
 export const KEY_PATTERN = '^[!-~]{1,4096}$';
 /** A call carries its upstream's features and headers, and is searched for its member names: hence bounds. */
 export const BETAS_MAX = 16;

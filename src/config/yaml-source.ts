@@ -65,8 +65,8 @@ export function readConfigFile(path: string): string | undefined {
 
 /**
  * Returns the text of a file, or undefined if the file is longer than `bytesMax`. Throws what node:fs throws.
- * For load.ts, which reads keys and certificates. Bytes that are not UTF-8 become U+FFFD, because a file of
- * certificates may have notes in any encoding between them.
+ * For setting-files.ts, which reads keys and certificates. Bytes that are not UTF-8 become U+FFFD, because a
+ * file of certificates may have notes in any encoding between them.
  */
 export function readBounded(path: string, bytesMax: number): string | undefined {
   return readBytes(path, bytesMax)?.toString('utf8');

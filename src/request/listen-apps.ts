@@ -34,7 +34,7 @@ const APPS_MAX = 8;
  */
 const CIPHERS = 'ECDHE+AESGCM:ECDHE+CHACHA20';
 
-/** Paths of a certificate and its key. config/load.ts has checked that they belong together. */
+/** Paths of a certificate and its key. config/setting-files.ts has checked that they belong together. */
 export interface TlsFiles {
   readonly certFile: string;
   readonly keyFile: string;
@@ -148,7 +148,8 @@ function appOf(tls: TlsFiles | undefined): TemplatedApp | undefined {
       ssl_prefer_low_memory_usage: true,
     });
   } catch {
-    // config/load.ts has checked both files, so mostly they have changed since. `listen` returns false.
+    // config/setting-files.ts has checked both files, so mostly they have changed since. `listen` returns
+    // false.
     return undefined;
   }
 }

@@ -10,7 +10,7 @@
  * - A change is reported once, when its writer has finished, also a change during the gateway's start.
  * - It is reported again while the files cannot be read or the gateways do not apply them.
  * - A file that the settings begin to name is no change.
- * - `filesOf` has each file whose content config/load.ts reads into the settings
+ * - `filesOf` has each file whose content config/setting-files.ts reads into the settings
  *   (test/unit/supervisor/file-watch.files-of.test.ts, which knows all settings that are called `…_file`). It
  *   lacks what others read when they need it, and again by themselves: `credentials_file`.
  */
