@@ -39,7 +39,7 @@ const PROMPT_CHARS = 3_000_000;
 const GAP_GROWTH_MS_MAX = 30;
 const GAPS_MS = 1_200;
 
-/** Of a counter thread, in thread-priority.ts. */
+/** Of a counter thread, in upstream/counter-task.ts. */
 const COUNTER_NICENESS = 5;
 
 /** Of the process's threads: the 17th field behind the name in parentheses. */
