@@ -4,7 +4,8 @@
  * call.ts read the result. Pure; upstream worker.
  *
  * Must hold: a head that another reader could read differently is rejected (response smuggling): lines end in
- * CRLF, no folding, no control characters, one length or chunks, no transfer coding but chunked.
+ * CRLF, no folding, no control characters, one length or chunks and never both, no transfer coding but
+ * chunked.
  */
 
 import type { HeaderName } from './http-client.js';

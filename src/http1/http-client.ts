@@ -100,7 +100,7 @@ export interface HttpCall {
    * client that translates a stream has this member. It is charged if the stream is left or breaks off.
    */
   readonly usageSoFar?: unknown;
-  /** Stops onData until resume(); throws before onStart. A chunk on its way, and the end, may still come. */
+  /** Stops onData until resume(); throws before onStart. A chunk or the end may still come. Idempotent. */
   pause(): void;
   /** Idempotent. */
   resume(): void;
