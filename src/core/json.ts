@@ -54,6 +54,18 @@ function hasLevels(value: unknown, levels: number): boolean {
   return false;
 }
 
+/** A text in more chunks is not tried: many small ones would each be read again with all before them. */
+const TRIED_CHUNKS_MAX = 16;
+
+/**
+ * Whether the chunks are a whole JSON object. Some servers send the reason of an error and never end its
+ * body, so who reads one asks this, and need not wait. An object that comes in many chunks counts as not whole.
+ */
+export function isWholeObject(chunks: readonly Uint8Array[]): boolean {
+  if (chunks.length > TRIED_CHUNKS_MAX) return false;
+  return isRecord(parsedJson(Buffer.concat(chunks).toString('utf8')));
+}
+
 /** The members of a JSON object that came from outside: any name may be there or not. */
 export type Members = Readonly<Record<string, unknown>>;
 

@@ -14,6 +14,7 @@
  */
 import { joinedChunks } from '../core/bytes.js';
 import { invariant } from '../core/errors.js';
+import { isWholeObject } from '../core/json.js';
 import {
   SSE_EVENT_BYTES_MAX,
   UPSTREAM_MESSAGE_CHARS_MAX,
@@ -43,7 +44,8 @@ const NO_HEADER: HeaderLookup = () => undefined;
 
 /**
  * What happens to the response's body. `none`: no response yet; `pass`: the bytes go on unread; `stream`:
- * each chunk is translated as it comes; `whole` and `error`: the body is buffered to its end.
+ * each chunk is translated as it comes; `whole`: the body is buffered to its end; `error`: to its end, or
+ * until its JSON is whole.
  */
 type BodyMode = 'none' | 'pass' | 'stream' | 'whole' | 'error';
 
@@ -180,8 +182,8 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     this.#bufferedBytes += chunk.length;
     if (this.#mode === 'error') {
       this.#chunks.push(chunk);
-      if (this.#bufferedBytes <= ERROR_BODY_BYTES_MAX) return;
-      this.#httpCall?.abort();
+      if (this.#bufferedBytes > ERROR_BODY_BYTES_MAX) this.#httpCall?.abort();
+      else if (!isWholeObject(this.#chunks)) return;
       this.#relayError();
     } else if (this.#bufferedBytes > UPSTREAM_RESPONSE_BYTES_MAX)
       this.#fail({

@@ -11,7 +11,7 @@
 import type { Clock } from '../core/clock.js';
 import { CHAT_DOOR } from '../core/door-names.js';
 import { invariant } from '../core/errors.js';
-import type { Members } from '../core/json.js';
+import { isWholeObject, type Members } from '../core/json.js';
 import type { UpstreamRequest } from '../channel/messages.js';
 import { traceHeadersOf } from '../telemetry/trace-context.js';
 import { type ResponseBudget } from './worker-budget.js';
@@ -296,8 +296,8 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     invariant(this.#state !== 'waiting', 'data follows a status');
     this.#unreadBytes += chunk.length;
     if (this.#state === 'rejected') this.#unreadChunks.push(chunk);
-    if (this.#unreadBytes <= UNREAD_BYTES_MAX) return;
-    this.#call.abort();
+    if (this.#unreadBytes > UNREAD_BYTES_MAX) this.#call.abort();
+    else if (this.#state !== 'rejected' || !isWholeObject(this.#unreadChunks)) return;
     this.#endRejected();
   }
 

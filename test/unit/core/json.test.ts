@@ -1,5 +1,5 @@
 import t from 'tap';
-import { jsonText, stringText } from '#src/core/json.js';
+import { isWholeObject, jsonText, stringText } from '#src/core/json.js';
 
 void t.test('JSON text is ASCII and reads back as what it was', (t) => {
   for (const value of [
@@ -24,5 +24,19 @@ void t.test('a string is written as JSON.stringify writes it', (t) => {
   for (const text of texts)
     for (const whole of [text, `${text}b`, `a${text}`, `a${text}b`])
       t.equal(stringText(whole), JSON.stringify(whole));
+  t.end();
+});
+
+void t.test('an object is whole from its last brace on, wherever it is cut', (t) => {
+  const bytes = Buffer.from(' {"error":{"message":"zu viele }ö\\"}"},"x":[{}]} ');
+  const whole = bytes.lastIndexOf('}') + 1;
+  for (let first = 0; first <= bytes.length; first++)
+    for (let end = first; end <= bytes.length; end++)
+      t.equal(isWholeObject([bytes.subarray(0, first), bytes.subarray(first, end)]), end >= whole);
+  for (const text of ['', 'bad request', '"x"', '[{}]', '1', 'null', '{}{}', '{} x', '<html>{}</html>'])
+    t.equal(isWholeObject([Buffer.from(text)]), false, text);
+  const bytewise = (text: string): Buffer[] => Array.from(Buffer.from(text), (byte) => Buffer.of(byte));
+  t.equal(isWholeObject(bytewise('{"a":"0123456"}')), true);
+  t.equal(isWholeObject(bytewise('{"a":"0123456789"}')), false, 'too many chunks');
   t.end();
 });

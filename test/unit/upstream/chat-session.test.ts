@@ -22,7 +22,9 @@ import {
   failing,
   world,
 } from '../../fixtures/upstream-world.js';
+import type { UpstreamTarget } from '#src/upstream/target.js';
 import { eventually } from '../../support/gateway.js';
+import { settingsOf } from '../../support/provider-forms.js';
 
 void t.test('a count knows whether the upstream got the thoughts of the conversation', async (t) => {
   for (const thoughtsBack of [true, undefined]) {
@@ -233,6 +235,41 @@ void t.test('a response that does not end once its outcome is known loses its co
     await downstream.ended;
     t.equal(downstream.error?.code, status === 200 ? undefined : 'provider_unavailable', name);
     await eventually(name, () => (upstreams[0]!.sockets.size === 0 ? true : undefined), 4_000);
+    t.equal(downstream.endings, 1, name);
+  }
+});
+
+void t.test('a rejection whose body does not end reaches the caller once its reason is whole', async (t) => {
+  const reason = '{"error":{"message":"too many stöps","code":"bad"}}';
+  const anthropics = '{"type":"error","error":{"type":"invalid_request_error","message":"too many stöps"}}';
+  const anthropic = { provider: settingsOf('anthropic'), key: 'sk-1' };
+  // In how many pieces the body comes. The umlaut is cut too.
+  const cases: [name: string, body: string, pieces: number, target: Partial<UpstreamTarget>][] = [
+    ['at once', reason, 1, {}],
+    ['in pieces', `${reason}\n`, 13, {}],
+    ['of a provider', anthropics, 1, anthropic],
+    ['of a provider, in pieces', anthropics, 13, anthropic],
+  ];
+  for (const [name, body, pieces, target] of cases) {
+    const bytes = Buffer.from(body);
+    const step = Math.ceil(bytes.length / pieces);
+    const { call } = await world(
+      t,
+      [
+        async (_request, response) => {
+          response.writeHead(400, { 'content-type': 'application/json' });
+          for (let at = 0; at < bytes.length; at += step) {
+            response.write(bytes.subarray(at, at + step));
+            await new Promise((resolve) => setTimeout(resolve, 5));
+          }
+        },
+      ],
+      undefined,
+      target,
+    );
+    const { downstream } = call({});
+    await eventually(name, () => (downstream.endings > 0 ? true : undefined), 4_000);
+    t.match(downstream.error, { code: 'invalid_parameters', message: /too many stöps/ }, name);
     t.equal(downstream.endings, 1, name);
   }
 });
