@@ -13,8 +13,8 @@
  * gets another. Such are a member that is given twice, a known name in another case (`Model`), and an
  * integer that is not written in digits alone (test/unit/protocol/request-bytes.chat-request.test.ts,
  * test/unit/protocol/known-members.test.ts). For the first two the reader throws (`readName` of
- * member-reader.ts), for the third the constructor does. A member that gets a rule is added to
- * chat-schema.ts, known-members.ts and StandIn, and is read here (test/unit/protocol/request-rules.test.ts).
+ * member-reader.ts), for the third the constructor does. A member that gets a rule in chat-schema.ts is added
+ * to StandIn (or nothing compiles) and known-members.ts, and read (test/unit/protocol/request-rules.test.ts).
  * A scan ends before the next begins, or they would mix their messages; the reader throws then.
  */
 import { CALLERS_TOOL_TYPES } from '../core/routing-members.js';
@@ -58,7 +58,7 @@ const ANY_PART = Object.freeze({ type: '' });
 const VALID_PARTS: readonly unknown[] = Object.freeze([ANY_PART]);
 
 /** The request as the validator gets it. For an array `messages` is VALID_MESSAGES. */
-class StandIn {
+class StandIn implements Record<keyof ChatRequest, unknown> {
   model: unknown = undefined;
   messages: unknown = undefined;
   max_tokens: unknown = undefined;
@@ -70,11 +70,10 @@ class StandIn {
   stream_options: unknown = undefined;
 }
 
+/** The members of any form of a message. */
+type MemberOf<Message> = Message extends unknown ? keyof Message : never;
 /** One message as the validator gets it, alone in ONE_MESSAGE, a request that is valid but for it. */
-const MESSAGE_STAND_IN: Record<
-  'role' | 'content' | 'tool_calls' | 'function_call' | 'refusal' | 'audio',
-  unknown
-> = {
+const MESSAGE_STAND_IN: Record<MemberOf<ChatRequest['messages'][number]>, unknown> = {
   role: undefined,
   content: undefined,
   tool_calls: undefined,
