@@ -27,7 +27,7 @@ const MS_PER_SECOND = 1_000;
 const BEARER = /^bearer(?: |$)/i;
 const BEARER_CHARS = 'Bearer '.length;
 
-/** Sets `context.caller` and records the key's use. Else returns the rejection, and sets `rejectedCaller`. */
+/** Sets `context.caller` and records the use. Else returns why not; of a known key sets `rejectedCaller`. */
 export function authenticate(
   context: CallContext,
   authorization: string,

@@ -71,7 +71,7 @@ export class RetryPlan {
     return taken;
   }
 
-  /** As in Balancer, after `take` has returned undefined. */
+  /** As in Balancer, which says when to ask. */
   noRoom(): NoRoom | undefined {
     return this.#balancer.noRoom(this.#triedIndices, this.#account, this.tokens);
   }

@@ -251,7 +251,10 @@ function cacheWrite1hIn(report: Members): unknown {
   return details.cache_write_1h_tokens ?? lifetimes.ephemeral_1h_input_tokens;
 }
 
-/** Whether it has Anthropic's names: some relays rename only `input_tokens`, which lack the cache. */
+/**
+ * Whether the report has Anthropic's names of cache reads or writes. Then `prompt_tokens` may lack these
+ * tokens: some relays only rename Anthropic's `input_tokens`, which lack them.
+ */
 function hasAnthropicsNames(report: Members): boolean {
   return isGiven(report.cache_creation_input_tokens ?? report.cache_read_input_tokens);
 }
