@@ -71,7 +71,7 @@ node[EPOCH], node[BACK], node[UNFREED], node[EQUAL_SHARES] = '', 0, 1, 0
 node[MARK], node[MARK_SERVER], node[MARK_VERSION] = 0, '', 0
 node[JOIN_VERSION], node[JOINED], node[PAGES] = 0, 0, 0
 call('HSET', NODES, place, pack(node))
-call('HSET', META, 'gone:' .. host, now)
+call('HSET', META, 'gone:' .. host, now, 'ended:' .. place, now)
 return pack({status = 'ok', toFree = call('SRANDMEMBER', HELD, ${PAGE_SCOPES})})
 `,
 );

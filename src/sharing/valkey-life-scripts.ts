@@ -119,7 +119,9 @@ if partitions_before ~= partitions then
 end
 if not has_promised(s, now) then return pack({status = 'term', wanted = {term = s.term, server = s.run}}) end
 -- A host that an operator forgot, and that comes back, is known again. What it held was freed when forgotten.
+-- It has several places, of which the first to come back removes gone. (A former version did not write ended.)
 local was_gone = call('HDEL', META, 'gone:' .. host) == 1
+local was_ended = call('HDEL', META, 'ended:' .. place) == 1 or was_gone
 if remembered ~= '' and remembered ~= s.epoch and call('HGET', META, 'fresh') == '1' then
   -- A host without memory came first after a loss and took the server for a new one (fresh = 1), so there
   -- was no quarantine. This host knows another epoch: the quarantine begins now.
@@ -138,7 +140,7 @@ local node = node_of(place)
 local is_same = node and node[INCARNATION] == incarnation
 local is_replaced = node and node[FORMER] == incarnation
 -- Which case of the table it is. If the server has no record of this life, it lacks all that the life heard.
-local is_lacking = heard.sequence > 0 and not was_gone
+local is_lacking = heard.sequence > 0 and not was_ended
 if is_same then is_lacking = not has_heard(node, heard) elseif is_replaced then is_lacking = false end
 local is_mute = s.checking > 0 and not is_same and call('SISMEMBER', AWAITED, place) == 1
 -- Whether a loss is being mended already: in a quarantine, or while places have to report.
@@ -172,7 +174,7 @@ else
   -- The leases of earlier lives are still to be freed: 1. But a life that has heard a reply has freed them
   -- before that reply. If the server has no record of this life and still has rows of its place, these rows
   -- are the life's own: its report replaces them. If they were freed first, its use would count twice.
-  local unfreed = (not node and heard.sequence > 0 and not was_gone) and 0 or 1
+  local unfreed = (not node and heard.sequence > 0 and not was_ended) and 0 or 1
   node = {}
   node[INCARNATION], node[FORMER], node[SEQUENCE], node[HEARD_AT] = incarnation, former, 0, now
   node[EPOCH], node[BACK], node[UNFREED], node[EQUAL_SHARES] = '', back, unfreed, equal_shares

@@ -32,6 +32,7 @@
  *       shares       1 once a node with an equal share has entered; absent before
  *       host:<host>  the epoch in which the host has reported what it spent
  *       gone:<host>  when an operator said that the host will not come back
+ *       ended:<place>  when the life of the place was ended for that, until another one or the same enters
  *                    and of valkey-marks.ts:
  *       run          the id of the server that wrote last
  *       term         the server's term, see valkey-marks.ts

@@ -130,6 +130,27 @@ void t.test(
   },
 );
 
+void t.test('a forgotten host comes back with all its places, and nobody waits', NO_REDIS, async (t) => {
+  const { world, directory } = await openPlace(t, 2);
+  const here = await world.connect(identity('a'));
+  const host = new TestHost();
+  // Each process has a second node, with its fallback quotas.
+  const places = await Promise.all([0, 1, 2_000_000].map((slot) => world.connect(identity('b', slot), host)));
+  for (const node of [here, ...places]) await node.join();
+  for (const node of [here, ...places]) await node.exchange([]);
+  for (const node of places) for (const subject of SUBJECTS) await askMoney(node, subject, 20n);
+  world.nowMs += SILENT_MS;
+  await directory.forget('b');
+  for (const node of places) {
+    t.equal(await reasonOf(node.exchange([])), 'unknown_node');
+    await node.join();
+    t.equal(await reasonOf(here.exchange([])), 'none', 'no data counts as lost');
+  }
+  for (const subject of SUBJECTS) {
+    t.match((await askMoney(here, subject, 41n)).money, { granted: 0n, remaining: 40n }, subject);
+  }
+});
+
 void t.test('a host of which one process stands still is alive', NO_REDIS, async (t) => {
   const { world, directory } = await openPlace(t, 2);
   const here = await world.connect(identity('a'));
