@@ -132,9 +132,10 @@ export class ResponseTable {
     );
   }
 
-  /** When the oldest response ended; undefined if there is none. Takes some µs. */
+  /** When the oldest response ended, by a damaged key long ago; undefined if there is none. Takes some µs. */
   oldestMs(): number | undefined {
-    return this.#oldestAge()?.[0];
+    const age = this.#oldestAge();
+    return age === undefined || isAge(age) ? age?.[0] : -Infinity;
   }
 
   /**
@@ -143,10 +144,10 @@ export class ResponseTable {
    * damaged: otherwise each call would return true.
    */
   expire(bounds: ResponseBounds, commit: (work: () => void) => void): boolean {
-    const oldestAge = this.#oldestAge();
-    if (oldestAge === undefined || oldestAge[0] > bounds.expiredMs) return false;
+    const oldestAge = String(this.#oldestAge());
+    if ((this.oldestMs() ?? Infinity) > bounds.expiredMs) return false;
     commit(() => this.apply({ kept: [], forgotten: [], bounds }));
-    return String(oldestAge) !== String(this.#oldestAge());
+    return oldestAge !== String(this.#oldestAge());
   }
 
   /** The key of the oldest row of ages. */
@@ -290,6 +291,13 @@ export class ResponseTable {
     return bytes;
   }
 
+  /** Removes a row of ages with a damaged key; returns what it counted for. (lmdb reads the key [x] as x.) */
+  #removeAge(age: [number, number, string], countedBytes: unknown): number {
+    const { answerAges } = this.#tables;
+    const isRemoved = answerAges.removeSync(age) || answerAges.removeSync([age] as unknown as typeof age);
+    return isRemoved ? countedBytesOf(countedBytes) : 0;
+  }
+
   /** Removes the oldest responses of a model beyond its bound. Returns their bytes. */
   #evictOfModel(model: string, bytesMax: number, models: ModelRows): number {
     let removed = 0;
@@ -325,8 +333,7 @@ export class ResponseTable {
         const isExpired = isDamaged || (age[0] <= expiredMs && expired < EXPIRED_MAX);
         if (!isExpired && bytesLeft <= bytesMax) return bytesLeft;
         if (isExpired) expired++;
-        if (isDamaged) this.#tables.answerAges.removeSync(age);
-        bytesLeft -= isDamaged ? countedBytesOf(value) : this.#removeRow(age, value, models);
+        bytesLeft -= isDamaged ? this.#removeAge(age, value) : this.#removeRow(age, value, models);
       }
       // No row is left, even if a damaged sum says otherwise.
       if (oldest.length < BATCH_ROWS) return 0;

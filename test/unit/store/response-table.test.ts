@@ -175,6 +175,7 @@ void t.test('a damaged sum or row stops no flush, and the sum is true again', as
     damage({ meta: table('meta'), answers: table('answers'), answer_ages: table('answer_ages') });
     await root.close();
     store = new Store(path);
+    t.type(store.answers.oldestMs(), 'number', `${name}: what may be removed is looked for`);
     apply(store, { kept: [answer('c', 7), answer('a', 8)] });
     t.ok(store.answers.find(answer('a', 8)), `${name}: a later answer is kept`);
     apply(store, { kept: [answer('d', 9)], bounds: { expiredMs: 8, bytesMax: 1_000_000 } });
