@@ -123,7 +123,7 @@ const CORE = [
 /** Unit tests of seconds each, which start programs or walk a large world: not in `npm run test:unit`. */
 const SLOW_UNIT = [
   /^unit\/(readme|gateway\/(admin-service|counter-pool|idempotency-service|reload)|mock\/mock-upstream)$/,
-  /^unit\/admin\/(api|call-routes|oidc|openapi)$/,
+  /^unit\/admin\/(api|call-routes|live-feed\.slow-sockets|oidc|openapi)$/,
   /^unit\/call-log\/(contents-writer|plain-calls|search-time)$/,
   /^unit\/cli\/(account-commands|admin-client|audit-command|group-commands|key-commands|program)$/,
   /^unit\/cli\/(runtime-support|status-text)$/,

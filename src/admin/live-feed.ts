@@ -10,10 +10,10 @@
  * is made for each subscriber. Without subscribers no text is made.
  *
  * Must hold: a subscriber misses no span: a slow one gets spans alone, and if it stays slow its connection is
- * closed, and the page reconnects and gets all spans. So what waits for a slow reader is bounded. A stream
- * ends with the console session or the token that began it. An
- * operator with many pages keeps out no other operator. When another gateway process of the host takes over
- * the interface, all streams end here.
+ * closed, and the page reconnects and gets all spans. So what waits for a slow reader is bounded. A page that
+ * took its history late keeps its stream (test/unit/admin/live-feed.slow-sockets.test.ts). A stream ends with
+ * the console session or the token that began it. An operator with many pages keeps out no other operator.
+ * When another gateway process of the host takes over the interface, all streams end here.
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { jsonText } from '../core/json.js';
@@ -150,6 +150,11 @@ export class LiveFeed {
       response.cork(() => {
         subscriber.blockedReads = response.write(text) ? 0 : subscriber.blockedReads + 1;
       });
+      // Restarts a timer of µWS (request/response-writer.ts). µWS sets it when the socket does not take all,
+      // which `write` may not tell, and again when it has sent the rest. A write that succeeds does not end
+      // it: 8 to 12 s later the connection would be cut.
+      response.pause();
+      response.resume();
       // µWS calls `onAborted` for a closed connection, which forgets the subscriber.
       if (subscriber.blockedReads >= BLOCKED_READS_MAX) response.close();
     }

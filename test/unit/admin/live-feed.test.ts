@@ -115,6 +115,8 @@ class SlowResponse {
     act();
   }
   readonly writeHeader = (): void => undefined;
+  readonly pause = (): void => undefined;
+  readonly resume = (): void => undefined;
   write(text: string): boolean {
     this.written.push(text);
     this.takes -= 1;
