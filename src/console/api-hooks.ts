@@ -96,7 +96,7 @@ export function useRead<View>(
 /**
  * Calls `refresh` every `periodMs` while the browser shows the console; never if `periodMs` is undefined.
  * While its last promise is pending, it is not called, for at most AWAITED_MS_MAX: a slow gateway would get
- * ever more requests. The promise must not reject.
+ * ever more requests. The promise must not reject. Another function begins the period anew.
  */
 export function useRefresh(refresh: () => void | Promise<void>, periodMs: number | undefined): void {
   useEffect(() => {
@@ -218,8 +218,12 @@ export function usePagedRows<Row, Filter extends QueryValues>(
   }, [query]);
   useEffect(() => () => void (latestQuery.current = undefined), []);
   const isCurrent = shown !== undefined && queryOf(shown.filter) === query;
-  // Later pages are requested by a button, and the first one by nobody.
-  useRefresh(() => run([]), wasUnreached && !isCurrent ? RETRY_MS : undefined);
+  // Later pages are requested by a button, and the first one by nobody. `retry` stays the same function: the
+  // console draws its page every two seconds, and another function would begin the period anew each time.
+  const latestRun = useRef(run);
+  latestRun.current = run;
+  const retry = useCallback((): void => latestRun.current([]), []);
+  useRefresh(retry, wasUnreached && !isCurrent ? RETRY_MS : undefined);
   // Without a cursor the first page would come again, below its own rows.
   const canShowMore = isCurrent && !isBusy && shown.next !== null;
   const showMore = canShowMore ? () => run(shown.data, shown.next ?? undefined) : undefined;

@@ -193,3 +193,25 @@ void t.test('the first page of a list is asked for again after the gateway was a
   t.match(paged.error, '502');
   render(null, root);
 });
+
+void t.test('so is that of a page that is drawn more often than that', async (t) => {
+  const answers = [new Response('<html>', { status: 502 }), Response.json({ data: [1], next: null })];
+  t.intercept(globalThis, 'fetch', { value: () => Promise.resolve(answers.shift()) });
+  t.intercept(globalThis, 'document' as never, { value: {} as never });
+  hastenTimers(t);
+  const { usePagedRows, render, h } = await bundle();
+  let paged!: Paged;
+  const Page = (): null => {
+    paged = usePagedRows('/changes', {});
+    return null;
+  };
+  const root = { childNodes: [], firstChild: null };
+  const draw = (): void => render(h(Page, null), root);
+  draw();
+  // As statuses of the live stream draw the page, but ten times within the pause.
+  const drawing = setInterval(draw, 500);
+  t.teardown(() => clearInterval(drawing));
+  await eventually('the first page', () => paged.shown, 2_000);
+  t.same(paged.shown?.data, [1]);
+  render(null, root);
+});
