@@ -56,7 +56,7 @@ export async function send(
       ...(signal === undefined ? {} : { signal }),
     });
   } catch {
-    throw new ApiError(0, 'The gateway cannot be reached. Is it running, and are you still on its network?');
+    throw unreached();
   }
   if (response.ok) return response;
   if (response.status === 401) onUnauthorized(path);
@@ -74,17 +74,28 @@ async function messageOf(response: Response): Promise<string> {
   }
 }
 
+const unreached = (): ApiError =>
+  new ApiError(0, 'The gateway cannot be reached. Is it running, and are you still on its network?');
+
 /** As `send`, with the JSON of the response, which is not checked. `path`: the whole path. */
 export async function requestJson<View>(method: string, path: string, body?: object): Promise<View> {
-  return jsonOf<View>(await send(method, path, body));
+  const response = await send(method, path, body);
+  try {
+    return await jsonOf<View>(response);
+  } catch (error) {
+    throw error instanceof ApiError ? error : unreached();
+  }
 }
 
-/** Returns the JSON of a success. Rejects with an ApiError of status 0 if its body is none. */
+/**
+ * Returns the JSON of a success. Rejects with an ApiError of status 0 if its body is none, and with the
+ * browser's error if the response broke off.
+ */
 export async function jsonOf<View>(response: Response): Promise<View> {
   try {
     return (await response.json()) as View;
-  } catch {
-    throw notFromGateway();
+  } catch (error) {
+    throw error instanceof SyntaxError ? notFromGateway() : error;
   }
 }
 

@@ -45,3 +45,13 @@ void t.test('a page that a proxy sends as a success is not taken for the gateway
   t.match(error, { message: /^Not the gateway answered/ });
   t.ok(isUnreached(error), 'it is asked for again');
 });
+
+void t.test('a response that breaks off is not taken for another’s', async (t) => {
+  const broken = (): Response =>
+    new Response(new ReadableStream({ pull: (controller) => controller.error(new TypeError('terminated')) }));
+  t.intercept(globalThis, 'fetch', { value: () => Promise.resolve(broken()) });
+  const { get, isUnreached } = await bundle();
+  const error: unknown = await get('/plans').catch((reason: unknown) => reason);
+  t.match(error, { message: /^The gateway cannot be reached/ });
+  t.ok(isUnreached(error), 'it is asked for again');
+});
