@@ -234,7 +234,13 @@ function AccountHead({ plans, open, ...dialogProps }: AccountHeadProps) {
         {may('credit') && <Button onClick={() => open(<CreditDialog {...dialogProps} />)}>Add credit</Button>}
         {may('everything') && (
           <>
-            <Button onClick={() => open(<PlanDialog plans={plans} {...dialogProps} />)}>Change plan</Button>
+            {/* The dialog keeps the plans with which it was opened, so the button waits for them. */}
+            <Button
+              disabled={plans.length === 0}
+              onClick={() => open(<PlanDialog plans={plans} {...dialogProps} />)}
+            >
+              Change plan
+            </Button>
             <Button onClick={() => open(<AccountGroupDialog {...dialogProps} />)}>Change group</Button>
             <Button onClick={() => open(<SwitchDialog noun="account" {...dialogProps} />)}>
               {account.active ? 'Disable' : 'Enable'}
