@@ -81,7 +81,9 @@ export class CacheService {
   readonly #clearedModels = new Map<string, number>();
   /** The models whose cleared responses could not be removed from the disk; undefined: all models. */
   readonly #unremoved = new Set<string | undefined>();
-  /** When the removal of those was last tried; monotonic. */
+  /** How many removals run that take several event-loop turns. Their models are not in `#unremoved`. */
+  #removals = 0;
+  /** When the removal of `#unremoved` was last tried; monotonic. */
   #removalTriedMs = -Infinity;
   /** By the id of each model with a cache. */
   #rules: ReadonlyMap<string, CacheRule> = new Map();
@@ -152,7 +154,7 @@ export class CacheService {
    */
   close(): void {
     this.#isClosed = true;
-    if (this.#unremoved.size === 0 || this.#removeAll()) return;
+    if ((this.#unremoved.size === 0 && this.#removals === 0) || this.#removeAll()) return;
     this.#options.log.warn(
       'cleared responses are still on disk, and served after the next start: clear them again',
     );
@@ -194,7 +196,9 @@ export class CacheService {
     for (const modelId of [...this.#unremoved]) {
       // Not after the removal: a clearing that comes meanwhile adds it again, and its own removal may fail.
       this.#unremoved.delete(modelId);
+      this.#removals += 1;
       const isRemoved = modelId === undefined ? this.#removeAll() : await this.#removeModel(modelId);
+      this.#removals -= 1;
       if (!isRemoved) this.#unremoved.add(modelId);
     }
   }

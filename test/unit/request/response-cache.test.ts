@@ -432,24 +432,39 @@ for (const [cleared, end] of [
     },
   );
 
+/** Puts responses on disk, one for each text of hexadecimal digits. */
+function putStored({ store, clock }: ReturnType<typeof openWorld>, digits: readonly string[]): void {
+  const endedMs = clock.wallMs();
+  const kept = digits.map((digit) => {
+    const key = cacheKeyOf(ACCOUNT, 'priced', digit.padStart(64, '0'));
+    return { ...key, bodyDigest: '00'.repeat(32), endedMs, stream: false, bytes: new Uint8Array(1) };
+  });
+  store.commit(() =>
+    store.cached.apply({ kept, forgotten: [], bounds: { expiredMs: 0, bytesMax: Infinity } }),
+  );
+}
+/** More than are removed in one event-loop turn. */
+const MANY = Array.from({ length: 1_500 }, (_, n) => n.toString(16));
+
+void t.test('a stop while cleared responses are removed removes the others too', async (t) => {
+  const world = openWorld(t);
+  putStored(world, MANY);
+  const clearing = world.service.clear('priced');
+  t.equal(world.service.storedBytes, 500 * 513);
+  world.service.close();
+  t.equal(world.service.storedBytes, 0, 'the next process would serve them');
+  await clearing;
+});
+
 void t.test('a clearing whose removal fails while an earlier one goes on is not forgotten', async (t) => {
-  const { clock, service, store } = openWorld(t);
+  const world = openWorld(t);
+  const { clock, service, store } = world;
   // They do not expire meanwhile.
   service.applySettings(catalogOf('r', {}, DAY_MS), MIB);
-  const endedMs = clock.wallMs();
-  const put = (digits: readonly string[]): void => {
-    const kept = digits.map((digit) => {
-      const key = cacheKeyOf(ACCOUNT, 'priced', digit.padStart(64, '0'));
-      return { ...key, bodyDigest: '00'.repeat(32), endedMs, stream: false, bytes: new Uint8Array(1) };
-    });
-    store.commit(() =>
-      store.cached.apply({ kept, forgotten: [], bounds: { expiredMs: 0, bytesMax: Infinity } }),
-    );
-  };
-  put(Array.from({ length: 1_500 }, (_, n) => n.toString(16)));
+  putStored(world, MANY);
   // Has removed the first thousand when it returns.
   const earlier = service.clear('priced');
-  put(['0']);
+  putStored(world, ['0']);
   const { commit } = store;
   store.commit = () => {
     throw new Error('no space left on device');
