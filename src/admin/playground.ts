@@ -142,6 +142,9 @@ function relay(response: HttpResponse, incoming: IncomingMessage, onEnd: () => v
     incoming.destroy();
   });
   response.onWritable(() => {
+    // With this handler µWS sends what it keeps only with a further write, which may not come for long, or
+    // with an empty cork.
+    response.cork(() => undefined);
     incoming.resume();
     // µWS wants true of a handler that writes nothing.
     return true;

@@ -3,7 +3,10 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
+import type { HttpResponse } from 'uWebSockets.js';
+import { Playground } from '#src/admin/playground.js';
 import { checkError } from '../../support/error-answer.js';
+import { eventually } from '../../support/gateway.js';
 import { TOKEN, startAdminHouse } from './support.js';
 
 const PATH = '/admin/playground';
@@ -173,4 +176,45 @@ void t.test('what is refused', async (t) => {
     house.send('POST', PATH, { key: 'sk-x', request: {} }),
     'half an answer does not look whole',
   );
+});
+
+/** As µWS with a handler for `onWritable`: what the socket did not take is sent at the end of a cork. */
+class SlowResponse {
+  takes = false;
+  kept = '';
+  sent = '';
+  onFree: () => boolean = () => true;
+  readonly onAborted = (): void => undefined;
+  readonly writeStatus = (): void => undefined;
+  readonly writeHeader = (): void => undefined;
+  readonly close = (): void => undefined;
+  onWritable(handler: () => boolean): void {
+    this.onFree = handler;
+  }
+  cork(act: () => void): void {
+    act();
+    if (!this.takes) return;
+    this.sent += this.kept;
+    this.kept = '';
+  }
+  write(chunk: Buffer): boolean {
+    this.kept += chunk.toString();
+    return this.takes;
+  }
+}
+
+void t.test('what a slow page did not take at once comes before there is more', async (t) => {
+  const port = await startPublic(t, (_, response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    response.write('data: 1\n\n');
+    t.teardown(() => response.destroy());
+  });
+  const playground = new Playground(() => ({ host: '127.0.0.1', port, tls: false }));
+  const response = new SlowResponse();
+  const body = JSON.stringify({ key: 'sk-x', request: {} });
+  playground.serve(response as unknown as HttpResponse, body, 'ann', (work) => void work());
+  await eventually('the first event', () => (response.kept === '' ? undefined : true));
+  response.takes = true;
+  response.onFree();
+  t.equal(response.sent, 'data: 1\n\n');
 });
