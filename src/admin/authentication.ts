@@ -169,7 +169,10 @@ export class AdminAuthentication {
     this.#sessions.endRevoked();
   }
 
-  /** Whether the session or token of the request is still valid: a stream may outlast it. */
+  /**
+   * Whether the session or token of the request is still valid: a stream may outlast it. That is a use of the
+   * token, because who deletes tokens that are not in use must not find one whose stream is open.
+   */
   stillAdmits(head: RequestHead): boolean {
     if (bearerOf(head) !== undefined) return this.#operatorOf(head) !== undefined;
     const secret = this.#sessionSecretOf(head);
