@@ -246,7 +246,9 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     const retryAfter = retryAfterSeconds === undefined ? this.#header('retry-after') : `${retryAfterSeconds}`;
     this.#startHandler(status, 'application/json', retryAfter);
     if (this.#isOverNow()) return;
-    this.#handler.onData(Buffer.from(JSON.stringify({ error: { message, type: 'provider_error', code } })));
+    // An error that says nothing is left out: a 404 without an error counts against the breaker.
+    if (message !== '' || code !== null)
+      this.#handler.onData(Buffer.from(JSON.stringify({ error: { message, type: 'provider_error', code } })));
     if (this.#isOverNow()) return;
     this.#isOver = true;
     this.#handler.onEnd();

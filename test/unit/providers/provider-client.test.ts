@@ -342,8 +342,14 @@ void t.test(
     t.same(run(400, cut, breaks), ['start 400', error('no … here'), 'end'], 'what has come says more');
     t.same(
       run(500, ['x'.repeat(64 * 1024), 'x'], () => undefined),
-      ['abort', 'start 500', error(''), 'end'],
+      ['abort', 'start 500', 'end'],
     );
+    t.same(run(404, [], ends), ['start 404', 'end'], 'no error, so it counts against the breaker');
+    t.same(run(404, ['{"error":{"code":"x"}}'], ends), [
+      'start 404',
+      '{"error":{"message":"","type":"provider_error","code":"x"}}',
+      'end',
+    ]);
     current = undefined;
     t.same(run(200, [], ends), [], 'nothing is sent without a credential');
     t.end();
