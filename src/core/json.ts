@@ -59,7 +59,8 @@ const TRIED_CHUNKS_MAX = 16;
 
 /**
  * Whether the chunks are a whole JSON object. Some servers send the reason of an error and never end its
- * body, so who reads one asks this, and need not wait. An object that comes in many chunks counts as not whole.
+ * body, so who reads one asks this, and need not wait. An object that comes in many chunks counts as not
+ * whole.
  */
 export function isWholeObject(chunks: readonly Uint8Array[]): boolean {
   if (chunks.length > TRIED_CHUNKS_MAX) return false;
