@@ -174,12 +174,14 @@ function addThinking(chat: Record<string, unknown>, body: Members, upstream: Ups
  */
 const STRICT_KEYWORDS: ReadonlySet<string> = new Set([
   ...'$schema $ref $defs definitions title description type enum const properties required'.split(' '),
-  ...'additionalProperties items anyOf pattern format minLength maxLength minItems maxItems'.split(' '),
+  ...'additionalProperties items anyOf pattern format minItems maxItems'.split(' '),
   ...'minimum maximum exclusiveMinimum exclusiveMaximum multipleOf'.split(' '),
 ]);
 const STRICT_FORMATS: ReadonlySet<unknown> = new Set(
   'date-time time date duration email hostname ipv4 ipv6 uuid'.split(' '),
 );
+/** A schema has one of them, or a `$ref` and nothing else. */
+const STRICT_KINDS = ['type', 'anyOf', 'enum', 'const'];
 
 /**
  * Whether `strict` is set for a schema that Anthropic would enforce: always with extras, else if OpenAI's
@@ -194,8 +196,11 @@ function isEnforced(schema: Members, { extras }: UpstreamTraits): boolean {
 
 /** The nesting of bodies, which the door has bounded, bounds the recursion. */
 function fitsStrictMode(schema: unknown): boolean {
-  if (!isRecord(schema)) return true;
-  const { type, properties, required, additionalProperties, format } = schema;
+  if (schema === undefined) return true;
+  if (!isRecord(schema)) return false;
+  const { type, properties, required, additionalProperties, format, $ref } = schema;
+  if ($ref !== undefined) return Object.keys(schema).length === 1;
+  if (!STRICT_KINDS.some((name) => schema[name] !== undefined)) return false;
   if (!Object.keys(schema).every((name) => STRICT_KEYWORDS.has(name))) return false;
   if (format !== undefined && !STRICT_FORMATS.has(format)) return false;
   const isObject =
