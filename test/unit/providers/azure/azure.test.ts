@@ -43,6 +43,8 @@ void t.test('errors of Azure, of API Management, and others', (t) => {
   });
   t.match(read(401, { statusCode: 401, message: 'no' }), { status: 401, message: 'no', code: undefined });
   t.match(read(400, { error: 'no' }), { status: 400, message: 'no', code: undefined }, 'of a proxy');
+  t.match(read(400, { error: 'Bad Request', message: 'too large' }), { message: 'too large' });
+  t.same(read(404, { statusCode: 404, message: 'Resource not found' }), { status: 404, message: '' });
   for (const body of ['', 'no', '[', 'null', { error: ['no'] }, { error: { code: 3, message: null } }])
     t.match(read(500, body), { status: 500, message: '', code: undefined });
   t.end();
