@@ -53,8 +53,8 @@ export function azurePath(
 /**
  * Reads errors of calls with a token of Entra, of which their texts are cleaned: those of Azure in OpenAI's
  * form, those of API Management, whose message is a member of the body, and a text as `error`, as some
- * proxies send. Of any other the status alone is passed on; of a 404 too if it has no `error`, because then it
- * is of a wrong path, and counts against the breaker as without a token.
+ * proxies send. Of any other the status alone is passed on. Of a 404 too if it has no `error`: then it is
+ * of a wrong path, and counts against the breaker as without a token.
  */
 export const AZURE_ERRORS: Pick<Provider, 'readError'> = {
   readError(status, _header, body) {
