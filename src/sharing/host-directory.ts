@@ -64,8 +64,6 @@ if s and now < s.till then return pack({status = 'early', ms = s.till - now}) en
 node = node_of(place)
 if not node then call('HINCRBY', META, 'places', 1) end
 local former, heard_at = node and node[INCARNATION] or '', node and node[HEARD_AT] or 0
--- The place was forgotten half-way before, under another incarnation than this.
-if node and call('HEXISTS', META, 'ended:' .. place) == 1 then former = node[FORMER] end
 -- All fields from INCARNATION to PAGES. UNFREED: the leases of the place are to be freed.
 node = {}
 node[INCARNATION], node[FORMER], node[SEQUENCE], node[HEARD_AT] = head.incarnation, former, 0, heard_at

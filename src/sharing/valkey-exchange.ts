@@ -186,7 +186,7 @@ local function carry_out(ask, key, money_key)
   -- Throws if a row of the money is damaged, before anything of the scope is written.
   if money then read_money(money_key, place, host) end
   if minute or stocks then
-    local list, all, record, is_new, ended = read_scope(key, place)
+    local list, all, record, is_new = read_scope(key, place)
     local own = record[STOCKS]
     -- A rotated key begins with what the key before it had used.
     if inherited and is_new then
@@ -194,7 +194,6 @@ local function carry_out(ask, key, money_key)
       for _, used in ipairs(inherited.stocks) do all[used.code] = {used.period, used.used, 0, 0, 0} end
     end
     held_before = has_content(record)
-    if ended then resume_ended(key, all, own, ended) end
     if minute then reply.minute, list = grant_minute(list, record, minute, now, held_back) end
     if stocks then
       reply.stocks = {}

@@ -49,7 +49,6 @@
  *       m            the permits of all nodes
  *       s            the stocks of all nodes
  *       p:P          the permits and stocks of the node at P
- *       e:P          the stocks of a life that was there, whose host was forgotten
  *     T:m:S        hash  money of scope S, see valkey-stocks.ts. It does not expire
  *       a            of all nodes
  *       h:H          spent by host H

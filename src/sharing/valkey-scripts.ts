@@ -26,21 +26,14 @@ export const FREE_SCRIPT = nodeScript<LifeHead, FreedRow, readonly string[] | fa
   STOCKS_LUA,
   MONEY_LUA,
   `
-local known = own_node()
-if not known then return pack(false) end
-local now, epoch = now_ms(), call('HGET', META, 'epoch')
-local is_forgotten = call('HEXISTS', META, 'ended:' .. place) == 1
+if not own_node() then return pack(false) end
+local now = now_ms()
 local function free_counts(key)
   local list, all, record, is_new = read_scope(key, place)
   if is_new then return end
-  local ended = {}
-  for code, n in pairs(record[STOCKS]) do
-    if n[PERIOD] > 0 and all[code] and n[PERIOD] == all[code][PERIOD] then ended[code] = n end
-  end
   for code in pairs(all) do end_stock(all, record[STOCKS], code, now) end
   write_scope(key, list, all, record, now)
   call('HDEL', key, 'p:' .. place)
-  if is_forgotten and next(ended) then call('HSET', key, 'e:' .. place, pack({known[FORMER], epoch, ended})) end
 end
 local function free_money(key, spent)
   -- true: the host's record is damaged. The money stays outstanding, as nobody knows what was charged of it.
@@ -81,9 +74,8 @@ if not known then return pack(false) end
 local now = now_ms()
 local function report_counts(key, stocks)
   if #stocks == 0 then return end
-  local list, all, record, _, ended = read_scope(key, place)
+  local list, all, record = read_scope(key, place)
   local own = record[STOCKS]
-  if ended then resume_ended(key, all, own, ended) end
   for _, stock in ipairs(stocks) do
     local code, period = stock.code, stock.period
     local current = period_of(code, now)

@@ -24,8 +24,6 @@ export interface CalendarHead {
  *
  *     s     by code, the record of a stock for all nodes
  *     m     the permits of all nodes, by the tick in which they expire
- *     e:P   [the life, the epoch, by code its records n of days and months] of a life that `tollgate hosts
- *           forget` has ended, until a life of the place asks again
  *     p:P   [PERMITS: permits of the node by that tick, LAST_GRANT: its last grant of permits, {life, number
  *           of the ask, tick, count}, or false, STOCKS: by code the records n of its stocks]
  *
@@ -124,10 +122,10 @@ local function free_in(list, missing, now)
   end
   return 0
 end
--- Returns m, s, the record p:P of the place, whether the scope is new, and e:P. A sum throws if a part of it
--- is missing or no number: so a damaged row ends the work before anything is written.
+-- Returns m, s, the record p:P of the place, and whether the scope is new. A sum throws if a part of it is
+-- missing or no number: so a damaged row ends the work before anything is written.
 local function read_scope(key, place)
-  local rows = call('HMGET', key, 'm', 's', 'p:' .. place, 'e:' .. place)
+  local rows = call('HMGET', key, 'm', 's', 'p:' .. place)
   local all = unpack_or(rows[2], {})
   for code, s in pairs(all) do
     local rest = (s[SEEN] or 0) + (code ~= 'w' and s[UNREPORTED] or 0)
@@ -135,7 +133,7 @@ local function read_scope(key, place)
   end
   local record = unpack_or(rows[3], {{}, false, {}})
   for _, n in pairs(record[STOCKS]) do assert_whole(n[PERIOD] + n[USED] + n[UNUSED], place) end
-  return unpack_or(rows[1], {}), all, record, not rows[2], rows[4]
+  return unpack_or(rows[1], {}), all, record, not rows[2]
 end
 -- Writes what read_scope has returned. The hash does not expire while calls hold slots or tokens: a call may
 -- last for days, and the report of its end is the next write. (What a dead node held is freed by its next
@@ -253,23 +251,6 @@ local function end_stock(all, own, code, now)
   elseif code ~= 'f' then
     s[OTHER_USED], s[NODES_USED] = s[OTHER_USED] + n[USED], s[NODES_USED] - n[USED]
     s[UNREPORTED] = (s[UNREPORTED] or 0) + n[UNUSED]
-  end
-end
--- Takes e:P away. If the ended life is the one that asks, it reports again what it has used and holds: undoes
--- what end_stock did, or all of that would count twice until the period is over. After a loss of data nothing
--- is undone, because it is not known what else was lost.
-local function resume_ended(key, all, own, text)
-  call('HDEL', key, 'e:' .. place)
-  local life, epoch, ended = unpack(cmsgpack.unpack(text))
-  if life ~= head.incarnation or epoch ~= call('HGET', META, 'epoch') then return end
-  for code, n in pairs(ended) do
-    local s = all[code]
-    if s and s[PERIOD] == n[PERIOD] and not own[code] then
-      assert_whole(n[USED] + n[UNUSED], place)
-      s[OTHER_USED], s[NODES_USED] = s[OTHER_USED] - n[USED], s[NODES_USED] + n[USED]
-      s[UNREPORTED], s[NODES_UNUSED] = s[UNREPORTED] - n[UNUSED], s[NODES_UNUSED] + n[UNUSED]
-      own[code] = n
-    end
   end
 end
 `;

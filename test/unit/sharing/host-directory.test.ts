@@ -12,7 +12,7 @@ import { identity } from '../../support/authority-conformance.js';
 import { eventually } from '../../support/gateway.js';
 import { NO_REDIS, startRedis, type RedisServer } from '../../support/redis-server.js';
 import { NAMESPACE, TestHost, ValkeyWorld } from '../../support/valkey-world.js';
-import { dayNumberOf, exchangePlain, type PlainReply } from '../../support/plain-asks.js';
+import { exchangePlain, type PlainReply } from '../../support/plain-asks.js';
 
 /** One lies in each of two partitions. */
 const SUBJECTS = ['acct_1', 'acct_2', 'acct_3', 'acct_4'];
@@ -149,38 +149,6 @@ void t.test('a forgotten host comes back with all its places, and nobody waits',
   for (const subject of SUBJECTS) {
     t.match((await askMoney(here, subject, 41n)).money, { granted: 0n, remaining: 40n }, subject);
   }
-});
-
-void t.test('what a forgotten host has used of a day counts once when it is back', NO_REDIS, async (t) => {
-  const { world, directory } = await openPlace(t, 2);
-  const here = await world.connect(identity('a'));
-  const cutOff = await world.connect(identity('b'));
-  for (const node of [here, cutOff]) await node.join();
-  const dayNumber = dayNumberOf(world.nowMs);
-  const askDay = async (node: Coordinator, used: number, unused: number, most: number) => {
-    const day = { dayNumber, used, unused, least: Math.min(1, most), most };
-    const { answers } = await exchangePlain(node, [{ scope: 'acct_1', limits: LIMITS, day }]);
-    return answers[0]!.day!;
-  };
-  const { granted } = await askDay(cutOff, 0, 0, 8);
-  t.ok(granted >= 2);
-  await askDay(cutOff, 1, granted - 1, 0);
-  world.nowMs += SILENT_MS;
-  await directory.forget('b');
-  t.equal((await askDay(here, 0, 0, 0)).remaining, 10 - granted, 'all of it counts until it is back');
-  t.equal(await reasonOf(cutOff.exchange([])), 'unknown_node');
-  await cutOff.join();
-  t.equal((await askDay(here, 0, 0, 0)).remaining, 10 - granted);
-  t.equal((await askDay(cutOff, 2, granted - 2, 0)).remaining, 10 - granted, 'and no more when it asks');
-  t.equal((await askDay(cutOff, 2, 0, 0)).remaining, 8, 'it gives back what it did not use');
-
-  // Another life of the place begins with nothing: what the first one used stays used.
-  world.nowMs += SILENT_MS;
-  await here.exchange([]);
-  await directory.forget('b');
-  const next = await world.connect(identity('b'));
-  await next.join();
-  t.equal((await askDay(next, 0, 0, 0)).remaining, 8);
 });
 
 void t.test('a host of which one process stands still is alive', NO_REDIS, async (t) => {
