@@ -269,6 +269,7 @@ export class IdempotencyService implements FlushedResponses {
     let stored: FoundResponse | undefined;
     try {
       stored = this.#responses.find(lock);
+      this.#failing.delete('store');
       if (stored === undefined) {
         const { settings, shared } = this.#options;
         // As many calls may be in progress as may be in flight.
@@ -288,7 +289,6 @@ export class IdempotencyService implements FlushedResponses {
       this.#releaseShared([lock]);
       return { state: 'not_stored' };
     }
-    this.#failing.delete('store');
     if (stored === undefined) {
       this.#inProgress.set(name, { lock, listener: listener.index });
       return { state: 'new' };

@@ -42,11 +42,13 @@ void t.test('it goes on after a history that was taken late', async (t) => {
   let [statuses, isOver] = [0, false];
   incoming.on('data', (chunk: Buffer) => (statuses += chunk.includes('event: now') ? 1 : 0));
   incoming.on('error', () => undefined).once('close', () => (isOver = true));
-  const endMs = performance.now() + CUT_MS_MAX;
+  let endMs = Infinity;
   for (let read = 151; performance.now() < endMs && !isOver; read += 1) {
+    // µWebSockets sets its timer at the latest write, which comes before the first status.
+    if (statuses > 0) endMs = Math.min(endMs, performance.now() + CUT_MS_MAX);
     await pause(1_000);
     house.record(FIGURES, START + 2 * read);
   }
-  t.notOk(isOver, `${statuses} statuses came`);
+  t.ok(statuses > 3 && !isOver, `${statuses} statuses came`);
   incoming.destroy();
 });

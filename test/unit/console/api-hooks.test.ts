@@ -211,7 +211,7 @@ void t.test('so is that of a page that is drawn more often than that', async (t)
   // As statuses of the live stream draw the page, but ten times within the pause.
   const drawing = setInterval(draw, 500);
   t.teardown(() => clearInterval(drawing));
-  await eventually('the first page', () => paged.shown, 2_000);
+  await eventually('the first page', () => paged.shown);
   t.same(paged.shown?.data, [1]);
   render(null, root);
 });
