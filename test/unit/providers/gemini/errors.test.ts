@@ -124,7 +124,8 @@ void t.test('a long text is cleaned and understood in bounded time', (t) => {
     const startMs = performance.now();
     t.match(readError(400, none, rpc(400, 'INVALID_ARGUMENT', message)), { status: 400 });
     const tookMs = performance.now() - startMs;
-    t.ok(tookMs < 1_000, `${unit}: ${Math.round(tookMs)} ms`);
+    // 15 to 60 ms, or a second on a busy machine. If the time grew with the square, it would be minutes.
+    t.ok(tookMs < 10_000, `${unit}: ${Math.round(tookMs)} ms`);
   }
   const account = `${'a'.repeat(1_000)}@ours-1.iam.gserviceaccount.com`;
   t.equal(readError(400, none, rpc(400, '', `Is ${account} allowed?`)).message, 'Is … allowed?');
